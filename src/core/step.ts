@@ -1,0 +1,32 @@
+// The seam between policy and execution: a plan says which sequence gets how many tokens in one step; the device answers
+// with what it sampled. `core/` makes plans and takes results; the engine turns a plan into a ForwardBatch and runs it.
+
+import type { Sequence } from './sequence.ts';
+
+export interface ScheduledSequence {
+  readonly sequence: Sequence;
+  /** Tokens of this sequence in this step, >= 1. They start at position `numComputed`. */
+  readonly numTokens: number;
+  /** Tokens whose KV was in the cache before this step (context length), fixed when the plan was made. */
+  readonly numComputed: number;
+  /** True when the step reaches the sequence's last known token, so a new token is sampled from its last row. */
+  readonly samples: boolean;
+}
+
+export interface Preemption {
+  readonly sequence: Sequence;
+  readonly numBlocksFreed: number;
+  /** Tokens whose KV must be computed again (before any prefix-cache hit). */
+  readonly numTokensToRecompute: number;
+}
+
+export interface StepPlan {
+  /** Monotonic number of the plan. */
+  readonly stepId: number;
+  /** In execution order. Empty when there is nothing to do. */
+  readonly scheduled: readonly ScheduledSequence[];
+  readonly numTokens: number;
+  readonly preempted: readonly Preemption[];
+  /** Sequences that came from the waiting queue in this step: the device must learn about them before it runs the step. */
+  readonly admitted: readonly Sequence[];
+}
