@@ -20,7 +20,7 @@ export interface SamplingParams {
   readonly logitBias: ReadonlyArray<readonly [number, number]>;
   /** null = every token is allowed. */
   readonly allowedTokenIds: readonly number[] | null;
-  /** Token sequences whose last token is forbidden when the ones before it stand at the end of the sequence. */
+  /** Token sequences whose last token is forbidden when the ones before it stand at the end of the output. */
   readonly badWords: ReadonlyArray<readonly number[]>;
   /** Output length limit, >= 1. */
   readonly maxTokens: number;

@@ -15,6 +15,8 @@ export interface RopeScaling {
   readonly attentionFactor: number | null;
   readonly mscale: number | null;
   readonly mscaleAllDim: number | null;
+  /** yarn: round the limits of the ramp to whole dimensions (the default everywhere but in a few models). */
+  readonly truncate: boolean;
   readonly shortFactors: readonly number[] | null;
   readonly longFactors: readonly number[] | null;
   /** GGUF rope_freqs.weight: divide inverse frequency i by this. */

@@ -5,7 +5,11 @@ import type { Checkpoint } from '../checkpoint/checkpoint.ts';
 import type { ModelConfig } from './model-config.ts';
 import type { Program } from './program.ts';
 
-/** Rows [rowStart, rowStart + numRows) of a stored tensor viewed as a matrix [rows, cols] (3-D expert tensors are flattened to 2-D). */
+/**
+ * Rows [rowStart, rowStart + numRows) of a stored tensor viewed as a matrix [rows, cols] (3-D expert tensors are flattened to
+ * 2-D). Of a stored vector (1-D) they count elements: a bias of 64 taken from the middle of a fused bias of 192 is
+ * { rowStart: 64, numRows: 64 }. The pieces' values in order are the weight's rows * cols values in order.
+ */
 export interface WeightPiece {
   /** Name in the file. */
   readonly tensor: string;
@@ -18,7 +22,7 @@ export interface WeightSpec {
   readonly name: string;
   readonly rows: number;
   readonly cols: number;
-  /** Stacked in order; their rows add up to `rows`. */
+  /** Stacked in order; their values add up to rows * cols. */
   readonly pieces: readonly WeightPiece[];
   /** The stored tensor is [cols, rows] (GPT-2 Conv1D); rowStart then counts rows of the transposed view. */
   readonly transpose?: boolean;
@@ -34,6 +38,8 @@ export interface ModelFamily {
   readonly hfModelTypes: readonly string[];
   /** `general.architecture` values of GGUF that this family reads. */
   readonly ggufArchitectures: readonly string[];
+  /** Tells families apart that share a name in `ggufArchitectures` (GGUF says `llama` for Llama and Mixtral). Default: yes. */
+  accepts?(checkpoint: Checkpoint): boolean;
   config(checkpoint: Checkpoint): ModelConfig;
   /** Must give a spec for every WeightRef that `program` uses. */
   weights(config: ModelConfig, checkpoint: Checkpoint): WeightSpec[];
