@@ -38,18 +38,60 @@ export type Op =
   /** x[t] += weight[position[t] + offset] (learned positions) */
   | { readonly kind: 'addPosition'; readonly x: Value; readonly weight: WeightRef; readonly offset: number }
   /** Each run of `groupCols` columns is normalised on its own: y = x / sqrt(mean(x^2) + eps) * weight[col % groupCols]. groupCols = cols for a plain norm, headDim for q/k norms. */
-  | { readonly kind: 'rmsNorm'; readonly in: Value; readonly out: Value; readonly weight: WeightRef; readonly eps: number; readonly groupCols: number }
-  | { readonly kind: 'layerNorm'; readonly in: Value; readonly out: Value; readonly weight: WeightRef; readonly bias: WeightRef | null; readonly eps: number }
+  | {
+      readonly kind: 'rmsNorm';
+      readonly in: Value;
+      readonly out: Value;
+      readonly weight: WeightRef;
+      readonly eps: number;
+      readonly groupCols: number;
+    }
+  | {
+      readonly kind: 'layerNorm';
+      readonly in: Value;
+      readonly out: Value;
+      readonly weight: WeightRef;
+      readonly bias: WeightRef | null;
+      readonly eps: number;
+    }
   /** out = in @ weight^T + bias */
-  | { readonly kind: 'linear'; readonly in: Value; readonly out: Value; readonly weight: WeightRef; readonly bias: WeightRef | null }
+  | {
+      readonly kind: 'linear';
+      readonly in: Value;
+      readonly out: Value;
+      readonly weight: WeightRef;
+      readonly bias: WeightRef | null;
+    }
   /** In place on x [rows, numHeads * headDim]; the first rotaryDim columns of each head rotate. */
-  | { readonly kind: 'rope'; readonly x: Value; readonly numHeads: number; readonly headDim: number; readonly rotaryDim: number; readonly style: RopeStyle; readonly table: RopeTable }
+  | {
+      readonly kind: 'rope';
+      readonly x: Value;
+      readonly numHeads: number;
+      readonly headDim: number;
+      readonly rotaryDim: number;
+      readonly style: RopeStyle;
+      readonly table: RopeTable;
+    }
   /** Writes k and v [T, numKvHeads * headDim] of every token into the paged cache of `layer` (index into Program.kvLayers). */
   | { readonly kind: 'kvWrite'; readonly k: Value; readonly v: Value; readonly layer: number }
   /** Causal attention of q [T, numHeads * headDim] over the paged cache; score = softcap(q.k * scale); key j is visible to query i when j <= i and (window = 0 or i - j < window). softcap(s) = cap * tanh(s / cap); 0 = none. */
-  | { readonly kind: 'attention'; readonly q: Value; readonly out: Value; readonly layer: number; readonly numHeads: number; readonly scale: number; readonly softcap: number }
+  | {
+      readonly kind: 'attention';
+      readonly q: Value;
+      readonly out: Value;
+      readonly layer: number;
+      readonly numHeads: number;
+      readonly scale: number;
+      readonly softcap: number;
+    }
   /** out = activation(gate) * up */
-  | { readonly kind: 'gatedActivation'; readonly gate: Value; readonly up: Value; readonly out: Value; readonly activation: Activation }
+  | {
+      readonly kind: 'gatedActivation';
+      readonly gate: Value;
+      readonly up: Value;
+      readonly out: Value;
+      readonly activation: Activation;
+    }
   | { readonly kind: 'activation'; readonly in: Value; readonly out: Value; readonly activation: Activation }
   | { readonly kind: 'add'; readonly a: Value; readonly b: Value; readonly out: Value }
   /** out [R, cols] = the rows of `in` [T, cols] that need logits */
@@ -80,7 +122,13 @@ export interface MoeOp {
   readonly renormalise: boolean;
   readonly activation: Activation;
   /** Runs for every token; its output is multiplied by sigmoid(in @ gateWeight^T) (gateWeight is [1, cols]; null = 1). */
-  readonly shared: { readonly gate: WeightRef; readonly up: WeightRef; readonly down: WeightRef; readonly cols: number; readonly gateWeight: WeightRef | null } | null;
+  readonly shared: {
+    readonly gate: WeightRef;
+    readonly up: WeightRef;
+    readonly down: WeightRef;
+    readonly cols: number;
+    readonly gateWeight: WeightRef | null;
+  } | null;
 }
 
 /** What one attention layer keeps in the KV cache. */
@@ -139,17 +187,35 @@ export class ProgramBuilder {
     return out;
   }
 
-  rope(x: Value, shape: { numHeads: number; headDim: number; rotaryDim: number; style: RopeStyle }, table: RopeTable): Value {
+  rope(
+    x: Value,
+    shape: { numHeads: number; headDim: number; rotaryDim: number; style: RopeStyle },
+    table: RopeTable,
+  ): Value {
     this.#ops.push({ kind: 'rope', x, ...shape, table });
     return x;
   }
 
   /** kvWrite + attention of one layer; returns [T, numHeads * headDim]. */
-  attention(q: Value, k: Value, v: Value, layer: KvLayer, options: { numHeads: number; scale: number; softcap?: number }): Value {
+  attention(
+    q: Value,
+    k: Value,
+    v: Value,
+    layer: KvLayer,
+    options: { numHeads: number; scale: number; softcap?: number },
+  ): Value {
     const index = this.#kvLayers.push(layer) - 1;
     const out = this.value('T', options.numHeads * layer.headDim, `attention.${index}`);
     this.#ops.push({ kind: 'kvWrite', k, v, layer: index });
-    this.#ops.push({ kind: 'attention', q, out, layer: index, numHeads: options.numHeads, scale: options.scale, softcap: options.softcap ?? 0 });
+    this.#ops.push({
+      kind: 'attention',
+      q,
+      out,
+      layer: index,
+      numHeads: options.numHeads,
+      scale: options.scale,
+      softcap: options.softcap ?? 0,
+    });
     return out;
   }
 

@@ -1,0 +1,58 @@
+// The list of model families and how a checkpoint finds its own.
+
+import type { Checkpoint } from '../checkpoint/checkpoint.ts';
+import { PagodaError } from '../errors.ts';
+import { llama } from './llama.ts';
+import type { ModelFamily } from './model-family.ts';
+
+export const FAMILIES: readonly ModelFamily[] = [llama];
+
+export function findFamily(checkpoint: Checkpoint): ModelFamily {
+  return checkpoint.format === 'gguf' ? ggufFamily(checkpoint) : hfFamily(checkpoint);
+}
+
+function ggufFamily(checkpoint: Checkpoint & { format: 'gguf' }): ModelFamily {
+  const name = checkpoint.metadata.get('general.architecture');
+  if (typeof name !== 'string')
+    throw new PagodaError('bad_model_file', `${checkpoint.source}: general.architecture must be a string.`);
+  const family = FAMILIES.find((each) => each.ggufArchitectures.includes(name) && (each.accepts?.(checkpoint) ?? true));
+  if (family) return family;
+  throw unsupported(
+    name,
+    FAMILIES.flatMap((each) => each.ggufArchitectures),
+  );
+}
+
+/** `architectures` decides; `model_type` is asked when the list is absent or empty. */
+function hfFamily(checkpoint: Checkpoint & { format: 'safetensors' }): ModelFamily {
+  const { architectures, model_type: modelType } = checkpoint.config;
+  const listed = Array.isArray(architectures) ? architectures.filter((each) => typeof each === 'string') : [];
+  const accepts = (family: ModelFamily) => family.accepts?.(checkpoint) ?? true;
+  if (listed.length > 0) {
+    const family = FAMILIES.find((each) => each.hfArchitectures.includes(listed[0]) && accepts(each));
+    if (family) return family;
+    throw unsupported(
+      listed[0],
+      FAMILIES.flatMap((each) => each.hfArchitectures),
+    );
+  }
+  if (typeof modelType !== 'string') {
+    throw new PagodaError(
+      'bad_model_file',
+      `${checkpoint.source}: config.json names neither architectures nor model_type.`,
+    );
+  }
+  const family = FAMILIES.find((each) => each.hfModelTypes.includes(modelType) && accepts(each));
+  if (family) return family;
+  throw unsupported(
+    modelType,
+    FAMILIES.flatMap((each) => each.hfModelTypes),
+  );
+}
+
+function unsupported(name: string, known: readonly string[]): PagodaError {
+  return new PagodaError(
+    'unsupported',
+    `Model architecture '${name}' is not supported. Supported: ${[...new Set(known)].join(', ')}.`,
+  );
+}
