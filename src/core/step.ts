@@ -15,17 +15,27 @@ export interface ScheduledSequence {
 
 export interface Preemption {
   readonly sequence: Sequence;
+  /** The device slot it had. */
+  readonly slot: number;
+  /** The sequence that needed a block; may be the same one. */
+  readonly neededBy: Sequence;
   readonly numBlocksFreed: number;
-  /** Tokens whose KV must be computed again (before any prefix-cache hit). */
+  /** Tokens whose KV must be computed again (before any prefix-cache hit on its return). */
   readonly numTokensToRecompute: number;
 }
 
+/**
+ * Valid until the plan after the next one is made: plans are reused. A plan that is not empty must be executed, whole: a
+ * sequence may read blocks that an earlier entry of the same plan, or of an earlier plan, fills, even if that one was aborted.
+ */
 export interface StepPlan {
   /** Monotonic number of the plan. */
   readonly stepId: number;
   /** In execution order. Empty when there is nothing to do. */
   readonly scheduled: readonly ScheduledSequence[];
   readonly numTokens: number;
+  /** How many of them catch up with tokens known before: prompts, and what a preemption lost. The others are decodes. */
+  readonly numPrefillTokens: number;
   readonly preempted: readonly Preemption[];
   /** Sequences that came from the waiting queue in this step: the device must learn about them before it runs the step. */
   readonly admitted: readonly Sequence[];

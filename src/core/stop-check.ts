@@ -1,0 +1,23 @@
+// When a sequence ends, in vLLM's order: nothing but the length before min_tokens, then end-of-sequence ids, then the
+// request's own stop ids, then the length. Stop strings are found in the front, which aborts with reason `stop`.
+
+import type { Sequence } from './sequence.ts';
+
+export interface Stop {
+  readonly reason: 'stop' | 'length';
+  readonly stopTokenId: number | null;
+}
+
+const END_OF_SEQUENCE: Stop = Object.freeze({ reason: 'stop', stopTokenId: null });
+const FULL_LENGTH: Stop = Object.freeze({ reason: 'length', stopTokenId: null });
+
+/** Whether the last token of the sequence ends it; null = it goes on. */
+export function checkStop(sequence: Sequence): Stop | null {
+  const sampling = sequence.request.sampling;
+  const lastToken = sequence.tokenIds[sequence.numTokens - 1]!;
+  if (sequence.numOutputTokens >= sampling.minTokens) {
+    if (!sampling.ignoreEos && sampling.eosTokenIds.includes(lastToken)) return END_OF_SEQUENCE;
+    if (sampling.stopTokenIds.includes(lastToken)) return { reason: 'stop', stopTokenId: lastToken };
+  }
+  return sequence.numTokens >= sequence.maxTotalTokens ? FULL_LENGTH : null;
+}
