@@ -14,7 +14,8 @@ export interface EngineOptions {
   /** null = from the model; 'auto' = the largest that fits the pool. */
   readonly maxModelLen: number | 'auto' | null;
   readonly maxNumSeqs: number;
-  readonly maxNumBatchedTokens: number;
+  /** null = 2048, or max-model-len when chunked prefill is off. */
+  readonly maxNumBatchedTokens: number | null;
   /** Most prompt tokens in one step, over all sequences; null = only the step budget limits. */
   readonly chunkedPrefillSize: number | null;
   readonly enableChunkedPrefill: boolean;

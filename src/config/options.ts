@@ -1,0 +1,317 @@
+// Every option of Pagoda, once: name, variable, default, meaning and check. The key is its name in the resolved configuration.
+// Names, defaults and notations are vLLM's where vLLM has the option; nothing stands here that does nothing.
+
+import type { EngineOptions } from '../engine/engine-options.ts';
+import { choiceOption, countOption, jsonOption, listOption, numberOption, switchOption, textOption } from './option.ts';
+
+const NO_FP8 = 'CPUs have no fp8 arithmetic; int8 takes the same memory';
+const WEIGHTS_AS_STORED =
+  'weights stay in the format of the file; --compute-dtype and --kv-cache-dtype choose the rest';
+const ONE_DEVICE = 'Pagoda runs on one device for now';
+
+const share = { rule: 'a number above 0 and up to 1', accepts: (value: number) => value > 0 && value <= 1 };
+
+export const OPTIONS = {
+  // --- model
+  model: textOption({
+    name: 'model',
+    group: 'model',
+    default: 'pagoda-mini',
+    help: 'pagoda-mini (embedded), a .gguf file, a Hugging Face folder, or org/name[:QUANT][@revision] in the local Hugging Face cache',
+    placeholder: '<model>',
+  }),
+  revision: textOption<string | null>({
+    name: 'revision',
+    group: 'model',
+    default: null,
+    defaultText: 'main',
+    help: 'branch, tag or commit of org/name in the Hugging Face cache',
+  }),
+  maxModelLen: countOption<number | 'auto' | null>(
+    {
+      name: 'max-model-len',
+      group: 'model',
+      default: null,
+      defaultText: 'from the model',
+      help: 'longest sequence, prompt and output; auto or -1 = the largest that fits the memory',
+    },
+    { words: { auto: 'auto', '-1': 'auto' } },
+  ),
+  dtype: choiceOption<'auto' | 'float32'>(
+    {
+      name: 'dtype',
+      group: 'model',
+      default: 'auto',
+      help: 'auto = as --compute-dtype says; float32 is the same as --compute-dtype f32',
+    },
+    { auto: 'auto', float32: 'float32', float: 'float32' },
+    { half: WEIGHTS_AS_STORED, float16: WEIGHTS_AS_STORED, bfloat16: WEIGHTS_AS_STORED },
+  ),
+  generationConfig: choiceOption<'auto' | 'vllm'>(
+    {
+      name: 'generation-config',
+      group: 'model',
+      default: 'auto',
+      help: "default sampling parameters: auto = the model's generation_config.json, vllm = vLLM's own",
+    },
+    { auto: 'auto', vllm: 'vllm' },
+  ),
+  overrideGenerationConfig: jsonOption({
+    name: 'override-generation-config',
+    group: 'model',
+    default: {},
+    defaultText: 'nothing',
+    help: 'JSON object with default sampling parameters that win over the generation config',
+  }),
+  chatTemplate: textOption<string | null>({
+    name: 'chat-template',
+    group: 'model',
+    default: null,
+    defaultText: 'from the model',
+    help: 'a file with a Jinja chat template, or the template itself',
+    placeholder: '<file>',
+  }),
+  // --- engine
+  device: choiceOption<EngineOptions['device']>(
+    {
+      name: 'device',
+      group: 'engine',
+      default: 'auto',
+      help: 'cpu = native kernels, reference = plain TypeScript (slow), auto = cpu where it was built',
+    },
+    { auto: 'auto', cpu: 'cpu', reference: 'reference' },
+    { cuda: 'there is no GPU device yet', gpu: 'there is no GPU device yet', webgpu: 'there is no GPU device yet' },
+  ),
+  threads: countOption<number | null>(
+    {
+      name: 'threads',
+      group: 'engine',
+      default: null,
+      defaultText: 'all cores this process may use',
+      help: 'threads of the device',
+    },
+    { max: 1024, words: { auto: null } },
+  ),
+  computeDtype: choiceOption<EngineOptions['computeDtype']>(
+    {
+      name: 'compute-dtype',
+      group: 'engine',
+      default: 'int8',
+      help: 'int8 = quantized weights meet int8 activations (fast), f32 = all arithmetic in float32 (exact)',
+    },
+    { int8: 'int8', f32: 'f32', float32: 'f32' },
+  ),
+  kvCacheDtype: choiceOption<EngineOptions['kvCacheDtype']>(
+    { name: 'kv-cache-dtype', group: 'engine', default: 'auto', help: 'number format of the KV cache; auto = f16' },
+    {
+      auto: 'auto',
+      f16: 'f16',
+      float16: 'f16',
+      bf16: 'bf16',
+      bfloat16: 'bf16',
+      f32: 'f32',
+      float32: 'f32',
+      int8: 'int8',
+    },
+    { fp8: NO_FP8, fp8_e4m3: NO_FP8, fp8_e5m2: NO_FP8, fp8_inc: NO_FP8 },
+  ),
+  blockSize: choiceOption<number>(
+    { name: 'block-size', group: 'engine', default: 16, help: 'tokens per KV block' },
+    { 8: 8, 16: 16, 32: 32, 64: 64, 128: 128 },
+  ),
+  memoryUtilization: numberOption<number>(
+    {
+      name: ['gpu-memory-utilization', 'memory-utilization'],
+      group: 'engine',
+      default: 0.92,
+      help: 'share of the memory really available that weights and KV cache may take',
+    },
+    share,
+  ),
+  kvCacheMemoryBytes: countOption<number | null>({
+    name: 'kv-cache-memory-bytes',
+    group: 'engine',
+    default: null,
+    defaultText: 'from --memory-utilization',
+    help: 'bytes of the KV cache (64M = 64 MiB, 64m = 64 MB)',
+  }),
+  numGpuBlocksOverride: countOption<number | null>(
+    {
+      name: 'num-gpu-blocks-override',
+      group: 'engine',
+      default: null,
+      defaultText: 'from the memory',
+      help: 'number of KV blocks, the null block included',
+    },
+    { min: 2 },
+  ),
+  tensorParallelSize: choiceOption<number>(
+    { name: 'tensor-parallel-size', group: 'engine', default: 1, help: 'devices per layer; only 1 for now' },
+    { 1: 1 },
+    Object.fromEntries([2, 4, 8, 16].map((size) => [size, ONE_DEVICE])),
+  ),
+  pipelineParallelSize: choiceOption<number>(
+    { name: 'pipeline-parallel-size', group: 'engine', default: 1, help: 'devices in a row; only 1 for now' },
+    { 1: 1 },
+    Object.fromEntries([2, 4, 8, 16].map((size) => [size, ONE_DEVICE])),
+  ),
+  // --- scheduler
+  maxNumSeqs: countOption<number>(
+    { name: 'max-num-seqs', group: 'scheduler', default: 128, help: 'most sequences that run at once' },
+    { max: 4096 },
+  ),
+  maxNumBatchedTokens: countOption<number | null>(
+    {
+      name: 'max-num-batched-tokens',
+      group: 'scheduler',
+      default: null,
+      defaultText: '2048, or max-model-len without chunked prefill',
+      help: 'most tokens in one step',
+    },
+    { max: 1_048_576 },
+  ),
+  chunkedPrefillSize: countOption<number | null>({
+    name: 'chunked-prefill-size',
+    group: 'scheduler',
+    default: null,
+    defaultText: 'the step budget',
+    help: 'most prompt tokens in one step, over all sequences',
+  }),
+  enableChunkedPrefill: switchOption({
+    name: 'enable-chunked-prefill',
+    group: 'scheduler',
+    default: true,
+    help: 'cut long prompts into chunks that share steps with running sequences',
+  }),
+  enablePrefixCaching: switchOption({
+    name: 'enable-prefix-caching',
+    group: 'scheduler',
+    default: true,
+    help: 'reuse the KV of prompts that begin alike',
+  }),
+  schedulingPolicy: choiceOption<EngineOptions['schedulingPolicy']>(
+    {
+      name: 'scheduling-policy',
+      group: 'scheduler',
+      default: 'fcfs',
+      help: "order of waiting requests; priority = by the request's priority field",
+    },
+    { fcfs: 'fcfs', priority: 'priority' },
+  ),
+  watermark: numberOption<number>(
+    {
+      name: 'watermark',
+      group: 'scheduler',
+      default: 0.01,
+      help: 'share of the blocks kept free when a sequence is admitted beside running ones',
+    },
+    { rule: 'a number from 0 up to, but not including, 1', accepts: (value) => value >= 0 && value < 1 },
+  ),
+  kvAllocation: choiceOption<EngineOptions['kvAllocation']>(
+    {
+      name: 'kv-allocation',
+      group: 'scheduler',
+      default: 'paged',
+      help: 'static reserves max-model-len for every sequence: only to see what paging saves',
+    },
+    { paged: 'paged', static: 'static' },
+  ),
+  maxNumQueuedReqs: countOption<number>({
+    name: 'max-num-queued-reqs',
+    group: 'scheduler',
+    default: 256,
+    help: 'waiting sequences beyond this are refused with 503',
+  }),
+  // --- server
+  host: textOption({
+    name: 'host',
+    group: 'server',
+    default: '127.0.0.1',
+    help: 'address or name to listen on; 0.0.0.0 or :: for every address',
+    placeholder: '<host>',
+  }),
+  port: countOption<number>(
+    { name: 'port', group: 'server', default: 8000, help: 'port to listen on; 0 = any free one' },
+    { min: 0, max: 65535 },
+  ),
+  servedModelName: listOption({
+    name: 'served-model-name',
+    group: 'server',
+    default: [],
+    defaultText: 'the model',
+    help: 'names of the model in the API; the first one is used in replies',
+    placeholder: '<name...>',
+  }),
+  apiKey: listOption({
+    name: 'api-key',
+    group: 'server',
+    default: [],
+    defaultText: 'no authentication',
+    env: ['VLLM_API_KEY'],
+    help: 'keys of which clients must send one as Authorization: Bearer KEY',
+    placeholder: '<key...>',
+  }),
+  responseRole: textOption({
+    name: 'response-role',
+    group: 'server',
+    default: 'assistant',
+    help: 'role of replies when a generation prompt is added',
+  }),
+  maxLogprobs: countOption<number>(
+    {
+      name: 'max-logprobs',
+      group: 'server',
+      default: 20,
+      help: 'largest logprobs that a request may ask for; -1 = the vocabulary',
+    },
+    { min: 0, words: { '-1': -1 } },
+  ),
+  enableLogRequests: switchOption({
+    name: 'enable-log-requests',
+    group: 'server',
+    default: false,
+    help: 'log every request',
+  }),
+  disableLogStats: switchOption({
+    name: 'disable-log-stats',
+    group: 'server',
+    default: false,
+    help: 'no line with throughput and KV usage every ten seconds',
+  }),
+  enablePromptTokensDetails: switchOption({
+    name: 'enable-prompt-tokens-details',
+    group: 'server',
+    default: false,
+    help: 'usage tells the cached prompt tokens',
+  }),
+  enableForceIncludeUsage: switchOption({
+    name: 'enable-force-include-usage',
+    group: 'server',
+    default: false,
+    help: 'usage in every stream',
+  }),
+  enableRequestIdHeaders: switchOption({
+    name: 'enable-request-id-headers',
+    group: 'server',
+    default: false,
+    help: 'send X-Request-Id back',
+  }),
+  returnTokensAsTokenIds: switchOption({
+    name: 'return-tokens-as-token-ids',
+    group: 'server',
+    default: false,
+    help: 'tokens in logprobs are written token_id:123',
+  }),
+  defaultChatTemplateKwargs: jsonOption({
+    name: 'default-chat-template-kwargs',
+    group: 'server',
+    default: {},
+    defaultText: 'nothing',
+    help: "JSON object with variables for the chat template; a request's own win",
+  }),
+};
+
+export type OptionKey = keyof typeof OPTIONS;
+
+/** The resolved value of every option. */
+export type ResolvedOptions = { readonly [K in OptionKey]: (typeof OPTIONS)[K]['default'] };
