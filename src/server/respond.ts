@@ -1,0 +1,104 @@
+// Runs one generating request and writes its answer, streamed or not. What the engine refuses is an ordinary HTTP error in both
+// cases: stream headers go out only after it has accepted. A client that goes away ends its request, streamed or not.
+
+import type { FastifyReply } from 'fastify';
+import { PagodaError } from '../errors.ts';
+import { toHttpReply } from './errors.ts';
+import { Fold } from './fold.ts';
+import { type Choice, type ChoiceDelta, Generation, type Usage } from './generation.ts';
+import type { ServerContext } from './server-context.ts';
+import { errorFrames, SSE_DONE, SseStream } from './sse.ts';
+
+/** How a family of routes writes its chunks. Frames are complete SSE events. */
+export interface StreamWriter {
+  delta(delta: ChoiceDelta, usage: Usage): string;
+  /** Before [DONE]: the usage chunk, or nothing. */
+  end(usage: Usage): string;
+}
+
+export interface Job {
+  readonly choices: readonly Choice[];
+  readonly numPromptTokens: number;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly writer: StreamWriter | null;
+  reply(fold: Fold, usage: Usage): unknown;
+}
+
+/** Registers the request as open before anything slow happens, and tells whether its client is still there. */
+export class OpenRequest {
+  readonly #reply: FastifyReply;
+  #generation: Generation | null = null;
+  /** Set while a non-streaming reply waits. */
+  #reject: ((error: PagodaError) => void) | null = null;
+  #isGone = false;
+
+  constructor(context: ServerContext, reply: FastifyReply) {
+    this.#reply = reply;
+    if (context.state.isDraining) {
+      throw new PagodaError('engine_dead', 'The server is shutting down.');
+    }
+    if (!context.engine.isAlive) {
+      throw new PagodaError('engine_dead', 'The engine is not running at the moment; it is being started again.');
+    }
+    const shutDown = (): void => {
+      this.#generation?.fail(new PagodaError('engine_dead', 'The server is shutting down.'));
+    };
+    context.state.open.add(shutDown);
+    reply.raw.once('close', () => {
+      context.state.open.delete(shutDown);
+      this.#isGone = true;
+      if (this.#generation === null || this.#generation.isOver) return;
+      this.#generation.abort();
+      this.#reject?.(new PagodaError('aborted', 'The client went away.'));
+    });
+  }
+
+  async run(context: ServerContext, job: Job): Promise<unknown> {
+    if (this.#isGone) {
+      for (const choice of job.choices) context.state.liveIds.delete(choice.request.id);
+      return this.#reply.hijack();
+    }
+    return job.writer === null ? this.#collect(context, job) : this.#stream(context, job, job.writer);
+  }
+
+  async #collect(context: ServerContext, job: Job): Promise<unknown> {
+    const fold = new Fold();
+    const usage = await new Promise<Usage>((resolve, reject) => {
+      const generation = new Generation(context, {
+        ...job,
+        sink: {
+          onDelta: (delta) => fold.add(delta),
+          onEnd: () => resolve(generation.usage),
+          onError: reject,
+        },
+      });
+      this.#generation = generation;
+      this.#reject = reject;
+      generation.start();
+    });
+    this.#reply.headers(job.headers);
+    return this.#reply.send(job.reply(fold, usage));
+  }
+
+  #stream(context: ServerContext, job: Job, writer: StreamWriter): FastifyReply {
+    const raw = this.#reply.raw;
+    const sse = new SseStream(raw, context.options.limits, () => generation.abort());
+    const generation = new Generation(context, {
+      ...job,
+      sink: {
+        onDelta: (delta) => sse.write(writer.delta(delta, generation.usage)),
+        onEnd: () => sse.end(writer.end(generation.usage) + SSE_DONE),
+        onError: (error) => {
+          const { body, isFault } = toHttpReply(error);
+          if (isFault) context.logger.error('server', `A stream failed: ${error.message}`);
+          sse.end(errorFrames(body));
+        },
+      },
+    });
+    this.#generation = generation;
+    generation.start();
+    this.#reply.hijack();
+    sse.open(job.headers);
+    return this.#reply;
+  }
+}
