@@ -2,10 +2,22 @@
 
 /** ggml type names; safetensors F32, F16 and BF16 use the same ones. */
 export type TensorType =
-  | 'F32' | 'F16' | 'BF16'
-  | 'Q8_0' | 'Q4_0' | 'Q4_1' | 'Q5_0' | 'Q5_1'
-  | 'Q2_K' | 'Q3_K' | 'Q4_K' | 'Q5_K' | 'Q6_K'
-  | 'IQ4_NL' | 'IQ4_XS' | 'MXFP4';
+  | 'F32'
+  | 'F16'
+  | 'BF16'
+  | 'Q8_0'
+  | 'Q4_0'
+  | 'Q4_1'
+  | 'Q5_0'
+  | 'Q5_1'
+  | 'Q2_K'
+  | 'Q3_K'
+  | 'Q4_K'
+  | 'Q5_K'
+  | 'Q6_K'
+  | 'IQ4_NL'
+  | 'IQ4_XS'
+  | 'MXFP4';
 
 export interface TensorInfo {
   /** Name in the file. */
@@ -21,11 +33,16 @@ export interface TensorInfo {
 }
 
 export type GgufValue = number | bigint | boolean | string | GgufArray;
-export type GgufArray = readonly number[] | readonly bigint[] | readonly boolean[] | readonly string[] | readonly GgufArray[];
+export type GgufArray =
+  | readonly number[]
+  | readonly bigint[]
+  | readonly boolean[]
+  | readonly string[]
+  | readonly GgufArray[];
 
 export interface GgufCheckpoint extends CheckpointBase {
   readonly format: 'gguf';
-  /** Metadata of the first part; every value already type-checked against the format. */
+  /** Metadata of the first part; every value already type-checked against the format. Read it with gguf-metadata.ts. */
   readonly metadata: ReadonlyMap<string, GgufValue>;
 }
 
@@ -42,7 +59,7 @@ export interface SafetensorsCheckpoint extends CheckpointBase {
 interface CheckpointBase {
   /** The path or name the user gave. */
   readonly source: string;
-  /** Every file that is part of it, absolute. */
+  /** Every weight file that is part of it, absolute. */
   readonly files: readonly string[];
   readonly tensors: ReadonlyMap<string, TensorInfo>;
   /** Sum of the tensors' bytes. */
@@ -51,6 +68,8 @@ interface CheckpointBase {
   readonly warnings: readonly string[];
   /** Bytes of one tensor (a fresh buffer). */
   readTensor(tensor: TensorInfo): Uint8Array;
+  /** Fills `target` from byte `start` of the tensor. */
+  readBytes(tensor: TensorInfo, start: number, target: Uint8Array): void;
   close(): void;
 }
 
