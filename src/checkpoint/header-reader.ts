@@ -11,6 +11,7 @@ export class HeaderReader {
   readonly #file: ModelFile;
   #window: Buffer = Buffer.alloc(0);
   #windowStart = 0;
+  #start = 0;
   /** Byte position in the file of the next field. */
   position = 0;
 
@@ -27,37 +28,37 @@ export class HeaderReader {
   }
 
   u8(what: string): number {
-    return this.#window.readUInt8(this.#take(1, what));
+    return this.#need(1, what).readUInt8(this.#start);
   }
   i8(what: string): number {
-    return this.#window.readInt8(this.#take(1, what));
+    return this.#need(1, what).readInt8(this.#start);
   }
   u16(what: string): number {
-    return this.#window.readUInt16LE(this.#take(2, what));
+    return this.#need(2, what).readUInt16LE(this.#start);
   }
   i16(what: string): number {
-    return this.#window.readInt16LE(this.#take(2, what));
+    return this.#need(2, what).readInt16LE(this.#start);
   }
   u32(what: string): number {
-    return this.#window.readUInt32LE(this.#take(4, what));
+    return this.#need(4, what).readUInt32LE(this.#start);
   }
   i32(what: string): number {
-    return this.#window.readInt32LE(this.#take(4, what));
+    return this.#need(4, what).readInt32LE(this.#start);
   }
   f32(what: string): number {
-    return this.#window.readFloatLE(this.#take(4, what));
+    return this.#need(4, what).readFloatLE(this.#start);
   }
   f64(what: string): number {
-    return this.#window.readDoubleLE(this.#take(8, what));
+    return this.#need(8, what).readDoubleLE(this.#start);
   }
 
   /** A 64-bit integer: a number when it is exact as one, else a bigint. */
   u64(what: string): number | bigint {
-    const value = this.#window.readBigUInt64LE(this.#take(8, what));
+    const value = this.#need(8, what).readBigUInt64LE(this.#start);
     return value <= BigInt(Number.MAX_SAFE_INTEGER) ? Number(value) : value;
   }
   i64(what: string): number | bigint {
-    const value = this.#window.readBigInt64LE(this.#take(8, what));
+    const value = this.#need(8, what).readBigInt64LE(this.#start);
     const number = Number(value);
     return Number.isSafeInteger(number) ? number : value;
   }
@@ -81,29 +82,27 @@ export class HeaderReader {
   string(what: string, maxBytes: number, strict: boolean): string {
     const at = this.position;
     const numBytes = this.count(`the length of ${what}`, 1, maxBytes);
-    const start = this.#take(numBytes, what);
-    const bytes = this.#window.subarray(start, start + numBytes);
+    const bytes = this.#need(numBytes, what).subarray(this.#start, this.#start + numBytes);
     if (strict && !isUtf8(bytes)) this.fail(`${what} is not valid UTF-8`, at);
     return bytes.toString('utf8');
   }
 
   bytes(numBytes: number, what: string): Buffer {
-    const start = this.#take(numBytes, what);
-    return Buffer.from(this.#window.subarray(start, start + numBytes));
+    return Buffer.from(this.#need(numBytes, what).subarray(this.#start, this.#start + numBytes));
   }
 
-  /** Makes the next `numBytes` available and steps over them; returns where they start in the window. */
-  #take(numBytes: number, what: string): number {
+  /** Steps over `numBytes` and returns the window, in which they begin at `#start`. */
+  #need(numBytes: number, what: string): Buffer {
     if (numBytes > this.bytesLeft) this.fail(`the file ends inside ${what}`);
-    let start = this.position - this.#windowStart;
-    if (start + numBytes > this.#window.length) {
+    this.#start = this.position - this.#windowStart;
+    if (this.#start + numBytes > this.#window.length) {
       const window = Buffer.alloc(Math.min(Math.max(WINDOW_BYTES, numBytes), this.bytesLeft));
       this.#file.read(window, this.position);
       this.#window = window;
       this.#windowStart = this.position;
-      start = 0;
+      this.#start = 0;
     }
     this.position += numBytes;
-    return start;
+    return this.#window;
   }
 }
