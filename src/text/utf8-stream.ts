@@ -1,5 +1,5 @@
 // UTF-8 decoding of a byte stream that comes in pieces, as the WHATWG decoder does it: an incomplete character is held back,
-// a sequence that can no longer become valid gives one U+FFFD (maximal subpart) at once. Three numbers of state per stream.
+// a sequence that can no longer become valid gives U+FFFD per maximal subpart. A few numbers of state per stream.
 
 const REPLACEMENT = '\ufffd';
 
@@ -8,6 +8,8 @@ export class Utf8Stream {
   #numNeeded = 0;
   #lower = 0x80;
   #upper = 0xbf;
+  /** ED A0..BF, the first two bytes of an encoded surrogate: never valid, but told only with the third byte, as CPython does. */
+  #holdsSurrogate = false;
 
   /** True when no incomplete character is held back. */
   get isAtBoundary(): boolean {
@@ -19,8 +21,12 @@ export class Utf8Stream {
     let text = '';
     for (let i = 0; i < bytes.length; i++) {
       const byte = bytes[i]!;
-      if (this.#numNeeded === 0) {
+      if (this.#holdsSurrogate) {
+        text += this.flush() + (byte >= 0x80 && byte <= 0xbf ? REPLACEMENT : this.#start(byte));
+      } else if (this.#numNeeded === 0) {
         text += this.#start(byte);
+      } else if (byte > this.#upper && this.#upper === 0x9f && byte <= 0xbf) {
+        this.#holdsSurrogate = true;
       } else if (byte < this.#lower || byte > this.#upper) {
         this.#numNeeded = 0;
         text += REPLACEMENT + this.#start(byte);
@@ -38,7 +44,9 @@ export class Utf8Stream {
   flush(): string {
     if (this.#numNeeded === 0) return '';
     this.#numNeeded = 0;
-    return REPLACEMENT;
+    const text = this.#holdsSurrogate ? REPLACEMENT + REPLACEMENT : REPLACEMENT;
+    this.#holdsSurrogate = false;
+    return text;
   }
 
   #start(byte: number): string {
