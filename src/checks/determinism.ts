@@ -1,0 +1,133 @@
+// npm run test:determinism: promise P1. 64 mixed requests, greedy and seeded, prompts and outputs of many lengths, give the same
+// token ids and the same logprobs, bit for bit, alone and together, whatever the chunk size, block size, threads, prefix cache
+// and however often they are preempted. `--quick` leaves out the real model.
+
+import { existsSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import type { SamplingParams } from '../core/sampling-params.ts';
+import type { EngineOptions } from '../engine/engine-options.ts';
+import { type CheckOutput, type CheckRequest, EngineRun } from './engine-runs.ts';
+import { Gates } from './gates.ts';
+import { availableCpuPaths } from './paths.ts';
+
+const NUM_REQUESTS = 64;
+const gates = new Gates();
+
+/** A small generator of its own, so that the requests are the same in every run. */
+function generator(seed: number): () => number {
+  let state = seed >>> 0;
+  return () => {
+    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
+    return state / 2 ** 32;
+  };
+}
+
+/** Lengths 1 to 600; a third of the prompts share a long prefix; half are sampled with a seed, some with every filter on. */
+function mixedRequests(vocabSize: number): CheckRequest[] {
+  const random = generator(20_26);
+  const token = () => 3 + Math.floor(random() * (vocabSize - 3));
+  const prefix = Array.from({ length: 160 }, token);
+  const lengths = [1, 2, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 255, 256, 511, 512, 600];
+  return Array.from({ length: NUM_REQUESTS }, (_, i) => {
+    const length = lengths[i] ?? 1 + Math.floor(random() ** 2 * 600);
+    const own = Array.from({ length }, token);
+    const promptTokenIds = i % 3 === 0 && length > 200 ? [...prefix, ...own.slice(160)] : own;
+    const sampled: Partial<SamplingParams> = {
+      temperature: 0.7 + random() * 0.6,
+      seed: BigInt(i) * 7919n,
+      ...(i % 4 === 1 ? { topK: 40, topP: 0.9, minP: 0.01 } : {}),
+      ...(i % 8 === 3 ? { repetitionPenalty: 1.2, presencePenalty: 0.3, frequencyPenalty: 0.2 } : {}),
+    };
+    return {
+      promptTokenIds,
+      sampling: {
+        ...(i % 2 === 0 ? { temperature: 0 } : sampled),
+        maxTokens: 8 + Math.floor(random() * 40),
+        ignoreEos: true,
+        logprobs: i % 5 === 0 ? 5 : 0,
+      },
+    };
+  });
+}
+
+/** Everything a caller could tell two outputs apart by; numbers keep all their bits in JSON. */
+const fingerprint = (output: CheckOutput) => JSON.stringify([output.tokenIds, output.logprobs, output.finishReason]);
+
+async function outputs(options: Partial<EngineOptions>, isa: string | null, how: 'alone' | 'together') {
+  const run = await EngineRun.start(options, isa);
+  try {
+    const requests = mixedRequests(Math.min(run.info.vocabSize, 4096));
+    const found = how === 'alone' ? await run.alone(requests) : await run.together(requests);
+    const { numPreemptions, numRecomputedTokens, numPrefixHitTokens } = run;
+    const numMixedSteps = run.records.filter((r) => r.numPromptTokens > 0 && r.numGeneratedTokens > 0).length;
+    return { found: found.map(fingerprint), numPreemptions, numRecomputedTokens, numPrefixHitTokens, numSteps: run.records.length, numMixedSteps };
+  } finally {
+    await run.close();
+  }
+}
+
+interface Variant {
+  readonly name: string;
+  readonly options: Partial<EngineOptions>;
+}
+
+/** Chunk sizes x block sizes x threads x prefix cache; `small` takes one value of each in turn instead of all pairs. */
+function variants(small: boolean): Variant[] {
+  const all: Variant[] = [];
+  for (const chunk of [16, 64, 512]) {
+    for (const blockSize of [16, 32]) {
+      for (const numThreads of [1, 2]) {
+        for (const enablePrefixCaching of [false, true]) {
+          all.push({
+            name: `chunk ${chunk}, block ${blockSize}, ${numThreads} thread${numThreads > 1 ? 's' : ''}, prefix cache ${enablePrefixCaching ? 'on' : 'off'}`,
+            options: { chunkedPrefillSize: chunk, blockSize, numThreads, enablePrefixCaching, maxNumSeqs: 64 },
+          });
+        }
+      }
+    }
+  }
+  return small ? all.filter((_, i) => [0, 7, 11, 13, 18, 21].includes(i)) : all;
+}
+
+async function checkModel(label: string, base: Partial<EngineOptions>, options: { isa: string | null; small: boolean }): Promise<void> {
+  const alone = await outputs({ ...base, numThreads: 1 }, options.isa, 'alone');
+  gates.note(`${label}: ${NUM_REQUESTS} requests alone took ${alone.numSteps} steps`);
+  const compare = async (name: string, variant: Partial<EngineOptions>) => {
+    const result = await outputs({ ...base, ...variant }, options.isa, 'together');
+    const numEqual = result.found.filter((text, i) => text === alone.found[i]).length;
+    gates.equal(`${label}, ${name}: outputs equal to those alone`, numEqual, NUM_REQUESTS);
+    gates.note(
+      `${result.numSteps} steps, ${result.numMixedSteps} of them prefill and decode mixed, ${result.numPreemptions} preemptions, ${result.numRecomputedTokens} tokens recomputed, ${result.numPrefixHitTokens} from the prefix cache`,
+    );
+    return result;
+  };
+  for (const { name, options: variant } of variants(options.small)) await compare(name, variant);
+  for (const enablePrefixCaching of [false, true]) {
+    // 64 usable blocks of 16 tokens: one long request nearly fills them.
+    const tight = await compare(`pool of 64 blocks, prefix cache ${enablePrefixCaching ? 'on' : 'off'}`, {
+      numGpuBlocksOverride: 65,
+      maxModelLen: 1024,
+      chunkedPrefillSize: 64,
+      enablePrefixCaching,
+    });
+    gates.atLeast(`${label}, pool of 64 blocks: preemptions`, tight.numPreemptions, 20);
+  }
+}
+
+const shared = process.env.PAGODA_SHARED ?? resolve(import.meta.dirname, '../../../shared');
+const smollm2 = join(shared, 'models/smollm2-135m-instruct/SmolLM2-135M-Instruct.Q4_1.gguf');
+const paths = availableCpuPaths();
+
+if (paths.length === 0) {
+  gates.note('no cpu device here: the reference device is checked on a few variants');
+  await checkModel('reference, pagoda-mini', { device: 'reference', maxModelLen: 1024 }, { isa: null, small: true });
+}
+for (const [i, { name, isa }] of paths.entries()) {
+  await checkModel(`${name}, pagoda-mini`, { device: 'cpu', maxModelLen: 1024 }, { isa, small: i > 0 });
+}
+if (paths.length > 0 && !process.argv.includes('--quick')) {
+  if (existsSync(smollm2)) {
+    await checkModel(`${paths[0]!.name}, SmolLM2-135M`, { device: 'cpu', model: smollm2, maxModelLen: 1024 }, { isa: paths[0]!.isa, small: true });
+  } else gates.note('SmolLM2-135M is not here: set PAGODA_SHARED to the folder with the reference data');
+}
+gates.finish();
