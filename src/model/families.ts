@@ -2,10 +2,22 @@
 
 import type { Checkpoint } from '../checkpoint/checkpoint.ts';
 import { PagodaError } from '../errors.ts';
+import { gemma2 } from './gemma2.ts';
+import { gemma3 } from './gemma3.ts';
+import { gpt2 } from './gpt2.ts';
+import { gptNeox } from './gpt-neox.ts';
 import { llama } from './llama.ts';
+import { mixtral } from './mixtral.ts';
 import type { ModelFamily } from './model-family.ts';
+import { opt } from './opt.ts';
+import { phi } from './phi.ts';
+import { phi3 } from './phi3.ts';
+import { qwen2 } from './qwen2.ts';
+import { qwen2Moe } from './qwen2-moe.ts';
+import { qwen3 } from './qwen3.ts';
+import { qwen3Moe } from './qwen3-moe.ts';
 
-export const FAMILIES: readonly ModelFamily[] = [llama];
+export const FAMILIES: readonly ModelFamily[] = [llama, qwen2, qwen3, mixtral, qwen2Moe, qwen3Moe, gemma2, gemma3, phi, phi3, gpt2, gptNeox, opt];
 
 export function findFamily(checkpoint: Checkpoint): ModelFamily {
   return checkpoint.format === 'gguf' ? ggufFamily(checkpoint) : hfFamily(checkpoint);

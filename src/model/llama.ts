@@ -79,7 +79,7 @@ function ggufConfig(checkpoint: Checkpoint): ModelConfig {
   });
 }
 
-function llamaProgram(config: ModelConfig, { maxModelLen }: { maxModelLen: number }): Program {
+export function llamaProgram(config: ModelConfig, { maxModelLen }: { maxModelLen: number }): Program {
   const { hiddenSize, numHeads, numKvHeads, headDim, rotaryDim, intermediateSize, vocabSize, normEps } = config;
   const qCols = numHeads * headDim;
   const kvCols = numKvHeads * headDim;

@@ -3,11 +3,14 @@
 
 import type { Checkpoint } from '../checkpoint/checkpoint.ts';
 import { PagodaError } from '../errors.ts';
+import type { ModelConfig } from './model-config.ts';
 import type { WeightPiece, WeightSpec } from './model-family.ts';
 import type { Op, Program, WeightRef } from './program.ts';
 
 /** Where a weight lies: a whole tensor by name, or pieces. Null = the family's plain naming rule applies. */
 export type WeightSource = string | Pick<WeightSpec, 'pieces' | 'transpose' | 'addOne'>;
+
+export type WeightRefShape = Pick<WeightRef, 'rows' | 'cols'>;
 
 /** `blk.3.attn_q.weight` cut into its parts; outside of layers `layer` is null. */
 export interface WeightName {
@@ -110,6 +113,17 @@ export function whole(tensor: string, ref: WeightRef, checkpoint: Checkpoint): W
 /** Rows of a fused tensor; of its bias the same number of elements. */
 export function slice(tensor: string, rowStart: number, numRows: number): WeightSource {
   return { pieces: [{ tensor, rowStart, numRows }] };
+}
+
+/** GGUF's `attn_qkv`: the rows of q, then those of k, then those of v. Null when the file keeps them apart, and for other parts. */
+export function fusedQkv(checkpoint: Checkpoint, config: Pick<ModelConfig, 'numHeads' | 'numKvHeads' | 'headDim'>, { layer, part, kind }: WeightName): WeightSource | null {
+  const fused = `blk.${layer}.attn_qkv.${kind}`;
+  if (!checkpoint.tensors.has(fused)) return null;
+  const qRows = config.numHeads * config.headDim;
+  const kvRows = config.numKvHeads * config.headDim;
+  if (part === 'attn_q') return slice(fused, 0, qRows);
+  if (part === 'attn_k') return slice(fused, qRows, kvRows);
+  return part === 'attn_v' ? slice(fused, qRows + kvRows, kvRows) : null;
 }
 
 /** Separate tensors of the experts, stacked. */
