@@ -89,13 +89,17 @@ function readFacts(
   table: TokenTable,
   defaults: { addsBos: boolean; hasSpacePrefix: boolean },
 ): TableTokenizerFacts {
+  const bosTokenId = readTokenId(metadata, `${KEY}bos_token_id`, table.size);
+  const eosTokenId = readTokenId(metadata, `${KEY}eos_token_id`, table.size);
+  const addsBos = readBoolean(metadata, `${KEY}add_bos_token`) ?? defaults.addsBos;
+  const addsEos = readBoolean(metadata, `${KEY}add_eos_token`) ?? false;
   return {
     kind,
     table,
-    bosTokenId: readTokenId(metadata, `${KEY}bos_token_id`, table.size),
-    eosTokenId: readTokenId(metadata, `${KEY}eos_token_id`, table.size),
-    addsBos: readBoolean(metadata, `${KEY}add_bos_token`) ?? defaults.addsBos,
-    addsEos: readBoolean(metadata, `${KEY}add_eos_token`) ?? false,
+    bosTokenId,
+    eosTokenId,
+    prefixTokenIds: addsBos && bosTokenId !== null ? [bosTokenId] : [],
+    suffixTokenIds: addsEos && eosTokenId !== null ? [eosTokenId] : [],
     hasSpacePrefix: defaults.hasSpacePrefix,
   };
 }

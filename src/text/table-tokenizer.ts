@@ -8,8 +8,9 @@ export interface TableTokenizerFacts {
   readonly table: TokenTable;
   readonly bosTokenId: number | null;
   readonly eosTokenId: number | null;
-  readonly addsBos: boolean;
-  readonly addsEos: boolean;
+  /** What encoding with addSpecialTokens puts in front and behind: usually BOS, if anything. */
+  readonly prefixTokenIds: readonly number[];
+  readonly suffixTokenIds: readonly number[];
   /** The vocabulary writes a space before the first word, which decoding takes away again (SentencePiece). */
   readonly hasSpacePrefix: boolean;
 }
@@ -22,7 +23,8 @@ export abstract class TableTokenizer implements Tokenizer {
   readonly bosTokenId: number | null;
   readonly eosTokenId: number | null;
   readonly addsBos: boolean;
-  readonly addsEos: boolean;
+  readonly #prefixTokenIds: readonly number[];
+  readonly #suffixTokenIds: readonly number[];
   readonly #table: TokenTable;
   readonly #hasSpacePrefix: boolean;
 
@@ -31,17 +33,17 @@ export abstract class TableTokenizer implements Tokenizer {
     this.vocabSize = facts.table.size;
     this.bosTokenId = facts.bosTokenId;
     this.eosTokenId = facts.eosTokenId;
-    this.addsBos = facts.addsBos && facts.bosTokenId !== null;
-    this.addsEos = facts.addsEos && facts.eosTokenId !== null;
+    this.addsBos = facts.bosTokenId !== null && facts.prefixTokenIds.includes(facts.bosTokenId);
+    this.#prefixTokenIds = facts.prefixTokenIds;
+    this.#suffixTokenIds = facts.suffixTokenIds;
     this.#table = facts.table;
     this.#hasSpacePrefix = facts.hasSpacePrefix;
   }
 
   encode(text: string, options: EncodeOptions): number[] {
-    const tokenIds: number[] = [];
-    if (options.addSpecialTokens && this.addsBos) tokenIds.push(this.bosTokenId!);
+    const tokenIds: number[] = options.addSpecialTokens ? [...this.#prefixTokenIds] : [];
     this.appendText(text, options.parseSpecial, tokenIds);
-    if (options.addSpecialTokens && this.addsEos) tokenIds.push(this.eosTokenId!);
+    if (options.addSpecialTokens) for (const id of this.#suffixTokenIds) tokenIds.push(id);
     return tokenIds;
   }
 
