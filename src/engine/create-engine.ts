@@ -55,6 +55,7 @@ export async function createEngine(options: EngineOptions, extras: CreateEngineE
     const { maxModelLen } = estimate;
     const model = loadModel(checkpoint, { maxModelLen });
     const limits = { maxTokens: stepTokens(options, maxModelLen), maxSeqs: options.maxNumSeqs, maxModelLen };
+    checkStepTokens(options, limits.maxTokens, maxModelLen);
     const device = await createDevice(options, { kind, model, checkpoint, limits }, extras);
     try {
       const plan = planMemory({ ...sizing, maxModelLen, weightBytes: device.info.weightBytes });
@@ -93,19 +94,18 @@ function chooseDevice(options: EngineOptions, outputs: EngineOutputs): DeviceKin
 
 /** Tokens per step: as asked, else enough for every sequence, and for a whole prompt where prompts are not cut. */
 function stepTokens(options: EngineOptions, maxModelLen: number): number {
-  const asked = options.maxNumBatchedTokens;
-  if (asked === null) {
-    return Math.max(DEFAULT_STEP_TOKENS, options.maxNumSeqs, options.enableChunkedPrefill ? 0 : maxModelLen);
-  }
-  if (!options.enableChunkedPrefill && asked < maxModelLen) {
-    throw new PagodaError(
-      'bad_config',
-      `max_num_batched_tokens (${asked}) is smaller than max_model_len (${maxModelLen}). This effectively limits the maximum sequence length ` +
-        'to max_num_batched_tokens. Please increase --max-num-batched-tokens, decrease --max-model-len, or enable chunked prefill.',
-      { param: '--max-num-batched-tokens' },
-    );
-  }
-  return asked;
+  const wholePrompt = options.enableChunkedPrefill ? 0 : maxModelLen;
+  return options.maxNumBatchedTokens ?? Math.max(DEFAULT_STEP_TOKENS, options.maxNumSeqs, wholePrompt);
+}
+
+function checkStepTokens(options: EngineOptions, maxTokens: number, maxModelLen: number): void {
+  if (options.enableChunkedPrefill || maxTokens >= maxModelLen) return;
+  throw new PagodaError(
+    'bad_config',
+    `max_num_batched_tokens (${maxTokens}) is smaller than max_model_len (${maxModelLen}). This effectively limits the maximum sequence length ` +
+      'to max_num_batched_tokens. Please increase --max-num-batched-tokens, decrease --max-model-len, or enable chunked prefill.',
+    { param: '--max-num-batched-tokens' },
+  );
 }
 
 function memoryRequest(
@@ -113,8 +113,8 @@ function memoryRequest(
   model: LoadedModel,
   { kind, availableBytes }: { kind: DeviceKind; availableBytes: number },
 ): Omit<MemoryRequest, 'weightBytes'> {
-  const maxTokens = stepTokens({ ...options, enableChunkedPrefill: true }, model.config.contextLength);
-  const chunk = options.enableChunkedPrefill ? (options.chunkedPrefillSize ?? maxTokens) : model.config.contextLength;
+  const maxTokens = stepTokens(options, model.config.contextLength);
+  const chunk = options.enableChunkedPrefill ? (options.chunkedPrefillSize ?? maxTokens) : maxTokens;
   return {
     kv: kvLayout(model.program, kvDtype(options), options.blockSize),
     contextLength: model.config.contextLength,
@@ -163,8 +163,7 @@ function createDevice(
 ): Promise<Device> | Device {
   const kv = { dtype: kvDtype(options), blockSize: options.blockSize };
   if (kind === 'reference') return createReferenceDevice(model, checkpoint, kv, limits);
-  return createCpuDevice(model, checkpoint, kv, {
-    limits,
+  return createCpuDevice(model, checkpoint, kv, limits, {
     computeDtype: options.computeDtype,
     ...(options.numThreads === null ? {} : { numThreads: options.numThreads }),
     ...(onLoadProgress === undefined ? {} : { onProgress: onLoadProgress }),

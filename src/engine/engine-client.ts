@@ -35,6 +35,8 @@ export interface EngineListeners {
   /** The engine went away; every open request has already had its error event. `restarting` tells whether a new one starts. */
   onDown?(reason: string, restarting: boolean): void;
   onReady?(info: EngineInfo): void;
+  /** While weights are loaded: bytes done so far and in all. */
+  onLoadProgress?(doneBytes: number, totalBytes: number): void;
 }
 
 export interface EngineClient {
