@@ -1,10 +1,11 @@
 // The header of one GGUF file, version 2 or 3, little endian: metadata and tensor list, checked completely before anything of
 // that size is allocated. Format: ggml's docs/gguf.md.
 
+import { PagodaError } from '../errors.ts';
 import type { GgufArray, GgufValue, TensorInfo } from './checkpoint.ts';
 import { GGUF_TYPES, GgufMetadata, type GgufType } from './gguf-metadata.ts';
 import { HeaderReader } from './header-reader.ts';
-import type { ModelFile } from './model-file.ts';
+import { ModelFile } from './model-file.ts';
 import { formatOfGgmlType, ggmlTypeName, rowBytes, SUPPORTED_TYPES } from './quantization.ts';
 
 /** No real file comes near these; with "count x smallest size <= bytes left" they bound memory. */
@@ -83,12 +84,14 @@ class MetadataParser {
     this.#metadata = new GgufMetadata(path);
   }
 
-  parse(numKeys: number): GgufMetadata {
+  /** Stops before the first key for which `isEnd` holds. */
+  parse(numKeys: number, isEnd: (key: string) => boolean = () => false): GgufMetadata {
     const reader = this.#reader;
     for (let i = 0; i < numKeys; i++) {
       const at = reader.position;
       const key = reader.string(`the name of metadata key ${i}`, GGUF_LIMITS.keyBytes, true);
       if (key === '') reader.fail(`metadata key ${i} has an empty name`, at);
+      if (isEnd(key)) break;
       if (this.#metadata.has(key)) reader.fail(`metadata key ${key} appears twice, again`, at);
       const type = this.#type(key);
       if (type === 'array') {
@@ -264,4 +267,43 @@ function placeTensors(
     );
   const tensors = entries.map(({ info }) => ({ ...info, file: file.path, offset: dataStart + info.offset }));
   return { metadata, tensors, endOfData: end };
+}
+
+/** What a GGUF says about itself in its first keys. */
+export interface GgufSummary {
+  readonly architecture: string | null;
+  /** `general.type`: model, mmproj, imatrix, adapter, ... */
+  readonly type: string | null;
+  readonly name: string | null;
+}
+
+export function summarizeGguf(metadata: ReadonlyMap<string, GgufValue>): GgufSummary {
+  const text = (key: string): string | null => {
+    const value = metadata.get(key);
+    return typeof value === 'string' ? value : null;
+  };
+  return { architecture: text('general.architecture'), type: text('general.type'), name: text('general.name') };
+}
+
+/** False for vision projectors, importance matrices, adapters and whatever else says that it is not a model. */
+export function isLanguageModel({ architecture, type }: GgufSummary): boolean {
+  return (type === null || type === 'model' || type === 'vocab') && architecture !== 'clip';
+}
+
+/** Reads only the leading `general.*` keys, which writers put first; null when the file is not a GGUF we can read. */
+export function peekGguf(path: string): GgufSummary | null {
+  let file: ModelFile | null = null;
+  try {
+    file = new ModelFile(path);
+    const reader = new HeaderReader(file);
+    checkMagic(reader);
+    reader.count('the number of tensors', 33, GGUF_LIMITS.numTensors);
+    const numKeys = reader.count('the number of metadata keys', 14, GGUF_LIMITS.numKeys);
+    return summarizeGguf(new MetadataParser(reader, path).parse(numKeys, (key) => !key.startsWith('general.')));
+  } catch (error) {
+    if (error instanceof PagodaError) return null;
+    throw error;
+  } finally {
+    file?.close();
+  }
 }

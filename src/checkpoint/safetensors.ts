@@ -1,6 +1,7 @@
 // Opens a Hugging Face folder: config.json and safetensors. With model.safetensors.index.json only what the index names counts;
 // without one, only model.safetensors does. Pickles and Python files are never opened.
 
+import { isUtf8 } from 'node:buffer';
 import { existsSync, readdirSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { PagodaError } from '../errors.ts';
@@ -69,6 +70,7 @@ export function readJson(path: string): JsonObject {
       bad(`${path}: ${file.numBytes} bytes, more than the limit of ${MAX_JSON_BYTES}`);
     const bytes = Buffer.alloc(file.numBytes);
     file.read(bytes, 0);
+    if (!isUtf8(bytes)) bad(`${path}: is not valid UTF-8`);
     return parseJsonObject(bytes.toString('utf8').replace(/^\uFEFF/, ''), { path, allowNonFinite: true });
   } finally {
     file.close();

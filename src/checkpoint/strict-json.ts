@@ -59,7 +59,7 @@ class JsonParser {
 
   fail(problem: string, at: number = this.#at): never {
     const { path, startByte = 0 } = this.#options;
-    throw new PagodaError('bad_model_file', `${path}: not acceptable JSON: ${problem} at byte ${startByte + at}`);
+    throw new PagodaError('bad_model_file', `${path}: not acceptable JSON: ${problem} near byte ${startByte + at}`);
   }
 
   #value(depth: number): unknown {
