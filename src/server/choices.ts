@@ -1,6 +1,6 @@
 // Fan-out: the prompts and n of one HTTP request become the engine requests of its choices, index = choice + prompt * n.
 
-import { performance } from 'node:perf_hooks';
+import { now } from '../clock.ts';
 import {
   childSampling,
   type ResolvedSampling,
@@ -83,7 +83,7 @@ export function fanOut(
   }
   const priority = checkPriority(context, body.priority);
   const cacheSalt = checkCacheSalt(body.cache_salt);
-  const arrivalTime = (performance.timeOrigin + performance.now()) / 1000;
+  const arrivalTime = now();
   const ids = reserveEngineIds(id, n * prompts.length, context.state.liveIds);
   return ids.map((engineId, index) => {
     const promptIndex = Math.floor(index / n);

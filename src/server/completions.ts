@@ -3,6 +3,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { TokenLogprob } from '../core/request.ts';
 import type { ResolvedSampling } from '../engine/resolve-sampling.ts';
+import type { IncrementalDetokenizer } from '../text/incremental-detokenizer.ts';
 import { fanOut, resolveFor } from './choices.ts';
 import type { Fold, FoldedChoice } from './fold.ts';
 import type { ChoiceDelta, Usage } from './generation.ts';
@@ -128,7 +129,8 @@ function completionChoice(parts: CompletionReply, choice: FoldedChoice): JsonObj
   return {
     index: choice.index,
     text: parts.echoTexts[choice.promptIndex] + (hidesOutput ? '' : choice.text),
-    logprobs: parts.numTop === null ? null : format.completion(scored.ids, scored.entries, parts.numTop, 0).lists,
+    logprobs:
+      parts.numTop === null ? null : format.completion(scored.ids, scored.entries, parts.numTop, format.openOffsets()),
     finish_reason: hidesOutput ? 'length' : choice.finishReason,
     stop_reason: hidesOutput ? null : choice.stopReason,
     token_ids: body.return_token_ids === true ? tokenIds : null,
@@ -156,8 +158,8 @@ class CompletionStreamWriter implements StreamWriter {
   readonly #parts: CompletionReply;
   readonly #head: string;
   readonly #wishes: { atEnd: boolean; inEveryChunk: boolean };
-  /** Per choice, where the next token's text begins. */
-  readonly #offsets: number[] = [];
+  /** Per choice, how far its text has come. */
+  readonly #offsets: IncrementalDetokenizer[] = [];
 
   constructor(parts: CompletionReply) {
     this.#parts = parts;
@@ -199,8 +201,8 @@ class CompletionStreamWriter implements StreamWriter {
     if (numTop === null) return 'null';
     const scored = scoredTokens(this.#parts, delta.promptIndex, tokenIds, delta.logprobs ?? [], delta.promptLogprobs);
     if (scored.ids.length === 0) return 'null';
-    const { lists, endOffset } = format.completion(scored.ids, scored.entries, numTop, this.#offsets[delta.index] ?? 0);
-    this.#offsets[delta.index] = endOffset;
+    this.#offsets[delta.index] ??= format.openOffsets();
+    const lists = format.completion(scored.ids, scored.entries, numTop, this.#offsets[delta.index]!);
     return JSON.stringify(lists);
   }
 

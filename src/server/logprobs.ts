@@ -1,6 +1,7 @@
 // Logprobs as the two OpenAI shapes and vLLM's prompt_logprobs want them. JSON has no infinities: values stop at -9999.
 
 import type { TokenLogprob } from '../core/request.ts';
+import { IncrementalDetokenizer } from '../text/incremental-detokenizer.ts';
 import type { Tokenizer } from '../text/tokenizer.ts';
 
 const LOWEST = -9999;
@@ -52,28 +53,32 @@ export class LogprobFormat {
     };
   }
 
+  /** Follows one choice's text, for `text_offset`. */
+  openOffsets(): IncrementalDetokenizer {
+    return new IncrementalDetokenizer(this.#tokenizer, { skipSpecialTokens: this.#hidesControl });
+  }
+
   /**
-   * `tokenIds[i]` belongs to `logprobs[i]`; null at the very first token of a prompt. `offset` is where the first token's
-   * text begins, in characters (Unicode code points); the lists carry on from there.
+   * `tokenIds[i]` belongs to `logprobs[i]`; null at the very first token of a prompt. Offsets are in characters (Unicode code
+   * points): where the text stood before the token; all tokens of one character have that character's offset.
    */
   completion(
     tokenIds: readonly number[],
     logprobs: ReadonlyArray<TokenLogprob | null>,
     numTop: number,
-    offset: number,
-  ): { lists: CompletionLogprobs; endOffset: number } {
+    offsets: IncrementalDetokenizer,
+  ): CompletionLogprobs {
     const lists: CompletionLogprobs = { text_offset: [], token_logprobs: [], tokens: [], top_logprobs: [] };
-    let endOffset = offset;
     for (let i = 0; i < tokenIds.length; i++) {
       const tokenId = tokenIds[i]!;
       const entry = logprobs[i] ?? null;
-      lists.text_offset.push(endOffset);
+      lists.text_offset.push(offsets.numCharacters);
+      offsets.push(tokenId);
       lists.tokens.push(this.name(tokenId));
       lists.token_logprobs.push(entry === null ? null : clamp(entry.logprob));
       lists.top_logprobs.push(entry === null ? null : this.#topByName(entry, numTop));
-      endOffset += this.#numCharacters(tokenId);
     }
-    return { lists, endOffset };
+    return lists;
   }
 
   prompt(logprobs: ReadonlyArray<TokenLogprob | null>): PromptLogprobs {
@@ -112,14 +117,6 @@ export class LogprobFormat {
       if (!names.has(name)) names.set(name, clamp(scored.logprob));
     }
     return Object.fromEntries(names);
-  }
-
-  /** Characters that begin in this token: a character made of several tokens counts where its first byte is. */
-  #numCharacters(tokenId: number): number {
-    if (this.#hidesControl && this.#tokenizer.isControl(tokenId)) return 0;
-    let count = 0;
-    for (const byte of this.#tokenizer.tokenBytes(tokenId)) if ((byte & 0xc0) !== 0x80) count++;
-    return count;
   }
 }
 

@@ -31,17 +31,19 @@ export class OpenRequest {
   /** Set while a non-streaming reply waits. */
   #reject: ((error: PagodaError) => void) | null = null;
   #isGone = false;
+  #isShutDown = false;
 
   constructor(context: ServerContext, reply: FastifyReply) {
     this.#reply = reply;
     if (context.state.isDraining) {
-      throw new PagodaError('engine_dead', 'The server is shutting down.');
+      throw shuttingDown();
     }
     if (!context.engine.isAlive) {
       throw new PagodaError('engine_dead', 'The engine is not running at the moment; it is being started again.');
     }
     const shutDown = (): void => {
-      this.#generation?.fail(new PagodaError('engine_dead', 'The server is shutting down.'));
+      this.#isShutDown = true;
+      this.#generation?.fail(shuttingDown());
     };
     context.state.open.add(shutDown);
     reply.raw.once('close', () => {
@@ -54,8 +56,9 @@ export class OpenRequest {
   }
 
   async run(context: ServerContext, job: Job): Promise<unknown> {
-    if (this.#isGone) {
+    if (this.#isGone || this.#isShutDown) {
       for (const choice of job.choices) context.state.liveIds.delete(choice.request.id);
+      if (this.#isShutDown) throw shuttingDown();
       return this.#reply.hijack();
     }
     return job.writer === null ? this.#collect(context, job) : this.#stream(context, job, job.writer);
@@ -101,4 +104,8 @@ export class OpenRequest {
     sse.open(job.headers);
     return this.#reply;
   }
+}
+
+function shuttingDown(): PagodaError {
+  return new PagodaError('engine_dead', 'The server is shutting down.');
 }

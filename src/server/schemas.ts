@@ -87,6 +87,7 @@ export const completionSchema = z.looseObject({
         { type: 'array', items: { type: 'array', items: { type: 'integer' } } },
       ],
     })
+    .optional()
     .describe('A text, a list of texts, token ids, or a list of lists of token ids.'),
   echo: flag('Put the prompt in front of the text; with max_tokens 0, only the prompt (false).'),
   logprobs: number('Logprobs with this many alternatives per token.'),
@@ -124,6 +125,7 @@ const messagesField = z
       },
     },
   })
+  .optional()
   .describe('The conversation.');
 
 export const chatSchema = z.looseObject({
@@ -156,6 +158,7 @@ export const detokenizeSchema = z.looseObject({
   tokens: z
     .unknown()
     .meta({ type: 'array', items: { type: 'integer' } })
+    .optional()
     .describe('Token ids.'),
 });
 export type DetokenizeBody = z.infer<typeof detokenizeSchema>;

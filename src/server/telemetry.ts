@@ -3,6 +3,7 @@
 // it, so refused ones appear in no histogram; one whose client left counts as `abort`, however far it came.
 
 import { monitorEventLoopDelay } from 'node:perf_hooks';
+import { now } from '../clock.ts';
 import type { FinishInfo, GenerateRequest, TokenEvent } from '../core/request.ts';
 import type { EngineInfo, EngineListeners } from '../engine/engine-client.ts';
 import type { StepRecord } from '../trace/step-record.ts';
@@ -17,8 +18,7 @@ import {
 import { type EngineGauges, StatsLog } from './stats-log.ts';
 
 const LOG_INTERVAL_SECONDS = 10;
-
-const now = (): number => performance.now() / 1000;
+const PHASES = ['schedule', 'device', 'attention', 'linear', 'sampling', 'update'] as const;
 
 export class Telemetry {
   /** For whoever starts the engine. */
@@ -106,12 +106,7 @@ export class Telemetry {
     steps.generatedTokensPerStep.observe(record.numGeneratedTokens);
     steps.stepTokens('prompt').inc(record.numPromptTokens);
     steps.stepTokens('generated').inc(record.numGeneratedTokens);
-    steps.phaseSeconds('schedule').inc(record.scheduleSeconds);
-    steps.phaseSeconds('device').inc(record.deviceSeconds);
-    steps.phaseSeconds('attention').inc(record.attentionSeconds);
-    steps.phaseSeconds('linear').inc(record.linearSeconds);
-    steps.phaseSeconds('sampling').inc(record.samplingSeconds);
-    steps.phaseSeconds('update').inc(record.updateSeconds);
+    for (const phase of PHASES) steps.phaseSeconds(phase).inc(Math.max(0, record[`${phase}Seconds`]));
     steps.recomputedTokens.inc(record.numRecomputedTokens);
     if (record.numPrefixQueryTokens > 0) {
       steps.prefixQueries.inc(record.numPrefixQueryTokens);
@@ -158,8 +153,12 @@ export class Telemetry {
     const record = this.#last;
     if (record === null) return {};
     const used = this.#numOpen === 0 ? 0 : record.numBlocksUsed;
-    const cached = this.#numOpen === 0 ? record.numBlocksCached : record.numBlocksCached;
-    return { total: record.numBlocks, used, cached, free: record.numBlocks - used - cached };
+    return {
+      total: record.numBlocks,
+      used,
+      cached: record.numBlocksCached,
+      free: record.numBlocks - used - record.numBlocksCached,
+    };
   }
 
   #declareGauges(): void {

@@ -33,6 +33,7 @@ export class FakeEngine implements EngineClient {
   /** Steps happen only when this is true; tests set it to false to hold everything. */
   isStepping = true;
   stepMilliseconds = 1;
+  stepsPerTick = 1;
   numSteps = 0;
   readonly #listeners: EngineListeners;
   readonly #scriptOf: (request: GenerateRequest) => Script;
@@ -96,7 +97,7 @@ export class FakeEngine implements EngineClient {
   #schedule(): void {
     this.#timer ??= setTimeout(() => {
       this.#timer = null;
-      if (this.isStepping) this.#step();
+      for (let i = 0; i < this.stepsPerTick && this.isStepping; i++) this.#step();
       if (this.#running.length > 0) this.#schedule();
     }, this.stepMilliseconds);
   }
@@ -141,7 +142,10 @@ export class FakeEngine implements EngineClient {
 
   #advance(entry: Running, time: number): void {
     const { request, script } = entry;
-    if (script.tokens.length === 0) return this.#end(entry, script.finish, script.message ?? null);
+    if (script.tokens.length === 0) {
+      this.#end(entry, script.finish, script.message ?? null);
+      return;
+    }
     const tokenId = script.tokens[entry.numDone]!;
     entry.numDone++;
     const isFirst = entry.firstTokenAt === null;

@@ -40,7 +40,14 @@ function build(setup: FakeSetup) {
     port: 0,
     servedModelNames: ['m'],
     ...setup.options,
-    limits: { ...DEFAULT_LIMITS, ...setup.limits },
+    // A loaded machine must not let idle connections end in the middle of a test.
+    limits: {
+      ...DEFAULT_LIMITS,
+      keepAliveSeconds: 600,
+      bodyTimeoutSeconds: 600,
+      headersTimeoutSeconds: 600,
+      ...setup.limits,
+    },
   };
   const telemetry = new Telemetry({ modelName: 'm', logger });
   const engine = new FakeEngine(setup.scriptOf ?? greeting, telemetry.listeners, setup.info);

@@ -2,8 +2,8 @@
 // so that protocol tests know every token, offset and character by heart.
 
 import { PagodaError } from '../../src/errors.ts';
-import type { ChoiceText, TextPiece } from '../../src/server/generation.ts';
 import type { TextService } from '../../src/server/server-context.ts';
+import { TextStream } from '../../src/text/text-stream.ts';
 import type { Tokenizer } from '../../src/text/tokenizer.ts';
 
 export const BOS = 256;
@@ -46,63 +46,6 @@ export class ByteTokenizer implements Tokenizer {
   }
 }
 
-/** Decodes everything again for each token and looks for stop strings everywhere: slow and obviously right. */
-class PlainText implements ChoiceText {
-  readonly #tokenizer: Tokenizer;
-  readonly #stop: readonly string[];
-  readonly #includeStop: boolean;
-  readonly #skip: boolean;
-  readonly #ids: number[] = [];
-  #numShown = 0;
-
-  constructor(
-    tokenizer: Tokenizer,
-    options: { stop: readonly string[]; includeStop: boolean; skipSpecialTokens: boolean },
-  ) {
-    this.#tokenizer = tokenizer;
-    this.#stop = options.stop;
-    this.#includeStop = options.includeStop;
-    this.#skip = options.skipSpecialTokens;
-  }
-
-  push(tokenIds: readonly number[]): TextPiece {
-    for (let i = 0; i < tokenIds.length; i++) {
-      this.#ids.push(tokenIds[i]!);
-      const found = this.#findStop(this.#text().replace(/\ufffd+$/, ''));
-      if (found !== null) return { ...found, numTokens: i + 1 };
-    }
-    const text = this.#text().replace(/\ufffd+$/, '');
-    const holdBack = Math.max(0, ...this.#stop.map((stop) => stop.length - 1));
-    return {
-      text: this.#show(text, Math.max(this.#numShown, text.length - holdBack)),
-      stop: null,
-      numTokens: tokenIds.length,
-    };
-  }
-
-  finish(): TextPiece {
-    const text = this.#text();
-    return { text: this.#show(text, text.length), stop: null, numTokens: 0 };
-  }
-
-  #text(): string {
-    return this.#tokenizer.decode(this.#ids, { skipSpecialTokens: this.#skip });
-  }
-
-  #findStop(text: string): { text: string; stop: string } | null {
-    const hits = this.#stop.map((stop) => ({ stop, at: text.indexOf(stop) })).filter((hit) => hit.at >= 0);
-    if (hits.length === 0) return null;
-    const { stop, at } = hits.sort((a, b) => a.at - b.at)[0]!;
-    return { text: this.#show(text, this.#includeStop ? at + stop.length : at), stop };
-  }
-
-  #show(text: string, end: number): string {
-    const shown = text.slice(this.#numShown, end);
-    this.#numShown = Math.max(this.#numShown, end);
-    return shown;
-  }
-}
-
 export function fakeText(): TextService {
   const tokenizer = new ByteTokenizer();
   return {
@@ -117,6 +60,6 @@ export function fakeText(): TextService {
       if (request.addGenerationPrompt) ids.push(259);
       return request.addSpecialTokens ? [BOS, ...ids] : ids;
     },
-    openText: (options) => new PlainText(tokenizer, options),
+    openText: (options) => new TextStream(tokenizer, options),
   };
 }
