@@ -7,86 +7,97 @@
 namespace pagoda {
 namespace PAGODA_ISA_NAMESPACE {
 
-// Scale (and minimum) of 16 lanes for one block; `half` picks the 16 columns of formats that have a scale per 16.
-template <Format F> PAGODA_INLINE f32x16 block_scale(const uint8_t* scales, const uint8_t* supers, int half) {
-  constexpr FormatFacts facts = facts_of(F);
-  if constexpr (facts.scales == ScaleKind::F16 || facts.scales == ScaleKind::F16Min) {
-    return load_f16(reinterpret_cast<const uint16_t*>(scales));
-  } else if constexpr (facts.scales == ScaleKind::F32Exp) {
+// Scale (and minimum) of 16 lanes for one block; `half` picks the 16 columns of formats that have a scale per 16. The facts
+// are run-time values here, so that there is one copy of this code for all formats; inlined with constant facts it folds.
+PAGODA_INLINE f32x16 block_scale(const FormatFacts& facts, const uint8_t* scales, const uint8_t* supers, int half) {
+  if (facts.scales == ScaleKind::F16 || facts.scales == ScaleKind::F16Min) return load_f16(reinterpret_cast<const uint16_t*>(scales));
+  if (facts.scales == ScaleKind::F32Exp) {
     // 2^(e - 128): e = 0 and 1 are subnormal floats.
     const i32x16 e = load_u8(scales);
     const i32x16 tiny = shift_left<21>(e + splat_i32(1)), normal = shift_left<23>(e - splat_i32(1));
     return float_of_bits(select(e < splat_i32(2), tiny, normal));
-  } else {
-    const uint8_t* s = scales + (facts.sixteens() ? 16 * half : 0);
-    const i32x16 code = facts.has_min() ? load_u8(s) : load_i8(reinterpret_cast<const int8_t*>(s));
-    return load_f16(reinterpret_cast<const uint16_t*>(supers)) * to_float(code);
   }
+  const uint8_t* s = scales + (facts.sixteens() ? 16 * half : 0);
+  return load_f16(reinterpret_cast<const uint16_t*>(supers)) * to_float(facts.has_min() ? load_u8(s) : load_i8(reinterpret_cast<const int8_t*>(s)));
 }
 // What is added to code * scale: m of Q4_1 and Q5_1, -dmin * m of the K formats.
-template <Format F> PAGODA_INLINE f32x16 block_min(const uint8_t* scales, const uint8_t* supers, int half) {
-  constexpr FormatFacts facts = facts_of(F);
-  if constexpr (facts.scales == ScaleKind::F16Min) {
-    return load_f16(reinterpret_cast<const uint16_t*>(scales + 32));
-  } else if constexpr (facts.has_min()) {
-    return -(load_f16(reinterpret_cast<const uint16_t*>(supers + 32)) * to_float(load_u8(scales + (facts.sixteens() ? 32 + 16 * half : 16))));
-  } else {
-    return zero();
-  }
+PAGODA_INLINE f32x16 block_min(const FormatFacts& facts, const uint8_t* scales, const uint8_t* supers, int half) {
+  if (facts.scales == ScaleKind::F16Min) return load_f16(reinterpret_cast<const uint16_t*>(scales + 32));
+  return -(load_f16(reinterpret_cast<const uint16_t*>(supers + 32)) * to_float(load_u8(scales + (facts.sixteens() ? 32 + 16 * half : 16))));
 }
 
-// Codes of chunk t (16 rows x 4 columns, one byte each) as they are stored, without table or offset.
-template <Format F> PAGODA_INLINE i32x16 chunk_codes(const uint8_t* block, int t) {
-  constexpr FormatFacts facts = facts_of(F);
-  i32x16 codes = splat_i32(0);
-  if constexpr (facts.bytes) codes = load_i32(block + t * 64) ^ splat_i32(kSignedBytes ? (int32_t)0x80808080 : 0);
-  if constexpr (facts.nibbles) {
-    const i32x16 line = load_i32(block + (t & 3) * 64);
-    codes = (t < 4 ? line : shift_right<4>(line)) & splat_i32(0x0f0f0f0f);
+// Codes of all 8 chunks of a block (16 rows x 4 columns a chunk, one byte each), as stored: no table, no offset.
+static void block_codes(const FormatFacts& facts, const uint8_t* block, i32x16* codes) {
+  if (facts.bytes) {
+    for (int t = 0; t < 8; ++t) codes[t] = load_i32(block + t * 64) ^ splat_i32(kSignedBytes ? (int32_t)0x80808080 : 0);
+    return;
   }
-  if constexpr (facts.two_bits) {
-    i32x16 line = load_i32(block + facts.two_bits_at() + (t >> 2) * 64);
-    line = (t & 3) == 0 ? line : (t & 3) == 1 ? shift_right<2>(line) : (t & 3) == 2 ? shift_right<4>(line) : shift_right<6>(line);
-    codes = codes | shift_left<facts.two_bits_shift()>(line & splat_i32(0x03030303));
+  for (int t = 0; t < 8; ++t) codes[t] = splat_i32(0);
+  if (facts.nibbles) {
+    for (int j = 0; j < 4; ++j) {
+      const i32x16 line = load_i32(block + j * 64);
+      codes[j] = line & splat_i32(0x0f0f0f0f);
+      codes[j + 4] = shift_right<4>(line) & splat_i32(0x0f0f0f0f);
+    }
   }
-  if constexpr (facts.one_bit) {
+  if (facts.two_bits) {
+    for (int h = 0; h < 2; ++h) {
+      i32x16 line = load_i32(block + facts.two_bits_at() + h * 64);
+      for (int j = 0; j < 4; ++j, line = shift_right<2>(line)) {
+        const i32x16 bits = line & splat_i32(0x03030303);
+        codes[4 * h + j] = codes[4 * h + j] | (facts.nibbles ? shift_left<4>(bits) : bits);
+      }
+    }
+  }
+  if (facts.one_bit) {
     i32x16 line = load_i32(block + facts.one_bit_at());
-    PAGODA_EACH line.v[n] = (i32n)((u32n)line.v[n] >> t);
-    codes = codes | shift_left<facts.one_bit_shift()>(line & splat_i32(0x01010101));
+    for (int t = 0; t < 8; ++t, line = shift_right<1>(line)) {
+      const i32x16 bit = line & splat_i32(0x01010101);
+      codes[t] = codes[t] | (facts.nibbles ? shift_left<4>(bit) : shift_left<2>(bit));
+    }
   }
-  return codes;
+}
+// Signed values of the codes, 16 bits each: even[t] holds columns 4t, 4t + 2 of every row, odd[t] columns 4t + 1, 4t + 3.
+static void block_values(const FormatFacts& facts, const uint8_t* block, i32x16* even, i32x16* odd) {
+  alignas(64) i32x16 codes[8];
+  block_codes(facts, block, codes);
+  int offset = facts.offset;
+  if (facts.table != CodeTable::None) {
+    const int8_t* table = facts.table == CodeTable::Iq4 ? kIq4Values : kMxfp4Values;
+    uint8_t* bytes = reinterpret_cast<uint8_t*>(codes);
+    for (int i = 0; i < 512; ++i) bytes[i] = (uint8_t)(table[bytes[i]] + 128);
+    offset = 128;
+  }
+  const i32x16 low = splat_i32(0x00ff00ff), offsets = splat_i32(offset * 0x10001);
+  for (int t = 0; t < 8; ++t) {
+    even[t] = codes[t] & low;
+    odd[t] = shift_right<8>(codes[t]) & low;
+    PAGODA_EACH {
+      even[t].v[n] = (i32n)((i16n)even[t].v[n] - (i16n)offsets.v[n]);
+      odd[t].v[n] = (i32n)((i16n)odd[t].v[n] - (i16n)offsets.v[n]);
+    }
+  }
 }
 
 // out[k][16] for the panel: the file's dequantized values, bit for bit.
-template <Format F> PAGODA_NOINLINE void dequantize_panel(const uint8_t* panel, const PanelLayout& layout, int32_t cols, float* out) {
-  constexpr FormatFacts facts = facts_of(F);
+static void dequantize_panel(const FormatFacts& facts, const uint8_t* panel, const PanelLayout& layout, int32_t cols, float* out) {
   const int blocks = num_blocks(cols);
-  for (int b = 0; b < blocks; ++b) {
-    const uint8_t* block = panel + (size_t)b * facts.code_bytes();
+  for (int b = 0; b < blocks; ++b, out += 512) {
     const uint8_t* scales = panel + layout.scales + (size_t)b * facts.scale_bytes();
     const uint8_t* supers = panel + layout.supers + (size_t)(b / 8) * facts.super_bytes();
-    f32x16 scale = zero(), min = zero();
-    PAGODA_NO_UNROLL for (int t = 0; t < 8; ++t) {
-      if (t == 0 || (facts.sixteens() && t == 4)) {
-        scale = block_scale<F>(scales, supers, t / 4);
-        min = block_min<F>(scales, supers, t / 4);
-      }
-      const i32x16 codes = chunk_codes<F>(block, t);
-      float* to = out + ((size_t)b * 32 + (size_t)t * 4) * 16;
-      const i32x16 bytes[4] = {codes & splat_i32(255), shift_right<8>(codes) & splat_i32(255), shift_right<16>(codes) & splat_i32(255), shift_right<24>(codes)};
-      PAGODA_NO_UNROLL for (int i = 0; i < 4; ++i) {
-        f32x16 value;
-        if constexpr (facts.table != CodeTable::None) {
-          constexpr const int8_t* table = facts.table == CodeTable::Iq4 ? kIq4Values : kMxfp4Values;
-          alignas(64) int32_t lanes[16];
-          store_i32(lanes, bytes[i]);
-          for (int r = 0; r < 16; ++r) lanes[r] = table[lanes[r]];
-          value = to_float(load_i32(lanes));
-        } else {
-          value = to_float(bytes[i] - splat_i32(facts.offset));
+    i32x16 values[2][8];  // even columns, odd columns
+    block_values(facts, panel + (size_t)b * facts.code_bytes(), values[0], values[1]);
+    for (int half = 0; half < 2; ++half) {
+      const f32x16 scale = block_scale(facts, scales, supers, half);
+      const f32x16 min = facts.has_min() ? block_min(facts, scales, supers, half) : zero();
+      for (int t = 4 * half; t < 4 * half + 4; ++t) {
+        for (int parity = 0; parity < 2; ++parity) {
+          f32x16 low = scale * to_float(shift_right_signed<16>(shift_left<16>(values[parity][t])));
+          f32x16 high = scale * to_float(shift_right_signed<16>(values[parity][t]));
+          if (facts.has_min()) low = low + min, high = high + min;
+          store(out + (4 * t + parity) * 16, low);
+          store(out + (4 * t + parity + 2) * 16, high);
         }
-        value = scale * value;
-        store(to + i * 16, facts.has_min() ? value + min : value);
       }
     }
   }
@@ -149,8 +160,7 @@ template <FloatSource S, int kRows, int kPanels>
 PAGODA_NOINLINE void float_tile_out(const GemmArgs& args, const uint8_t* w, size_t panel_bytes, int32_t row, int32_t panel) {
   f32x16 acc[kRows][kPanels];
   const float* x = args.x + (size_t)row * args.x_stride;
-  if (row == args.row_begin) float_tile<S, kRows, kPanels>(w, panel_bytes, x, args.x_stride, args.weight->cols, true, acc);
-  else float_tile<S, kRows, kPanels>(w, panel_bytes, x, args.x_stride, args.weight->cols, false, acc);
+  float_tile<S, kRows, kPanels>(w, panel_bytes, x, args.x_stride, args.weight->cols, row == args.row_begin, acc);
   PAGODA_UNROLL for (int m = 0; m < kRows; ++m) PAGODA_UNROLL for (int p = 0; p < kPanels; ++p) write_lanes(args, row + m, panel + p, acc[m][p]);
 }
 
@@ -160,10 +170,27 @@ PAGODA_INLINE void float_rows(const GemmArgs& args, const uint8_t* w, size_t pan
   int32_t row = args.row_begin;
   while (row < args.row_end) {
     const int32_t left = args.row_end - row;
-    if (left >= kFloatTileRows) { float_tile_out<S, kFloatTileRows, kPanels>(args, w, panel_bytes, row, panel); row += kFloatTileRows; }
-    else if (left >= 4) { float_tile_out<S, 4, kPanels>(args, w, panel_bytes, row, panel); row += 4; }
-    else if (left >= 2) { float_tile_out<S, 2, kPanels>(args, w, panel_bytes, row, panel); row += 2; }
-    else { float_tile_out<S, 1, kPanels>(args, w, panel_bytes, row, panel); row += 1; }
+    if (left >= kFloatTileRows) {
+      float_tile_out<S, kFloatTileRows, kPanels>(args, w, panel_bytes, row, panel);
+      row += kFloatTileRows;
+      continue;
+    }
+    if constexpr (kFloatTileRows > 4) {
+      if (left >= 4) {
+        float_tile_out<S, 4, kPanels>(args, w, panel_bytes, row, panel);
+        row += 4;
+        continue;
+      }
+    }
+    if constexpr (kFloatTileRows > 2) {
+      if (left >= 2) {
+        float_tile_out<S, 2, kPanels>(args, w, panel_bytes, row, panel);
+        row += 2;
+        continue;
+      }
+    }
+    float_tile_out<S, 1, kPanels>(args, w, panel_bytes, row, panel);
+    row += 1;
   }
 }
 
@@ -176,10 +203,11 @@ template <FloatSource S> static void float_gemm(const GemmArgs& args) {
   }
 }
 
-template <Format F> static void dequantized_gemm(const GemmArgs& args) {
-  const PanelLayout layout = panel_layout(F, args.weight->cols);
+static void dequantized_gemm(const GemmArgs& args) {
+  const Format format = args.weight->format;
+  const PanelLayout layout = panel_layout(format, args.weight->cols);
   for (int32_t panel = args.panel_begin; panel < args.panel_end; ++panel) {
-    dequantize_panel<F>(args.weight->data + (size_t)panel * args.weight->panel_bytes, layout, args.weight->cols, args.scratch);
+    dequantize_panel(facts_of(format), args.weight->data + (size_t)panel * args.weight->panel_bytes, layout, args.weight->cols, args.scratch);
     float_rows<FloatSource::F32, 1>(args, reinterpret_cast<const uint8_t*>(args.scratch), 0, panel);
   }
 }

@@ -26,7 +26,7 @@ constexpr bool kSignedBytes = true;  // vpmaddubsw saturates: |w| as the unsigne
 constexpr int kFloatTileRows = 6, kFloatTilePanels = 1;
 #else
 constexpr bool kSignedBytes = true;
-constexpr int kFloatTileRows = 6, kFloatTilePanels = 1;
+constexpr int kFloatTileRows = 2, kFloatTilePanels = 1;
 #endif
 
 }  // namespace PAGODA_ISA_NAMESPACE
@@ -34,6 +34,7 @@ constexpr int kFloatTileRows = 6, kFloatTilePanels = 1;
 
 #include "gemm-f32-inl.h"
 #include "quantize-inl.h"
+#include "gemm-tile-inl.h"
 #if defined(PAGODA_ISA_AVX512) && __has_include("gemm-int8-avx512-inl.h")
 #include "gemm-int8-avx512-inl.h"
 #elif defined(PAGODA_ISA_AVX2) && __has_include("gemm-int8-avx2-inl.h")
@@ -47,72 +48,68 @@ namespace PAGODA_ISA_NAMESPACE {
 
 constexpr size_t kSlabBytes = 1 << 20;  // activations of one row slab
 
-template <Format F, int kRows>
-PAGODA_NOINLINE void int8_tile_out(const GemmArgs& args, const PanelLayout& layout, int32_t row, int32_t panel, bool first) {
-  const int blocks = num_blocks(args.weight->cols);
-  const uint8_t* data = args.weight->data + (size_t)panel * args.weight->panel_bytes;
-  constexpr int kGroups = (kRows + kGroupRows - 1) / kGroupRows;
-  const Record* records[kGroups];
-  PAGODA_UNROLL for (int g = 0; g < kGroups; ++g) records[g] = reinterpret_cast<const Record*>(args.q->data) + (size_t)(row / kGroupRows + g) * blocks;
-  f32x16 acc[kRows];
-  int8_tile<F, kRows>(data, layout, blocks, records, row % kGroupRows, first, acc);
-  PAGODA_UNROLL for (int m = 0; m < kRows; ++m) write_lanes(args, row + m, panel, acc[m]);
+static int tile_height(const TileHeights& tiles, int32_t row, int32_t left) {
+  const int in_group = kGroupRows - row % kGroupRows;
+  for (int i = 0; i < tiles.count; ++i) {
+    const int height = tiles.heights[i];
+    if (height <= left && (height <= in_group || in_group == kGroupRows)) return height;
+  }
+  return 1;
+}
+static TileFn tile_function(Format format, int rows) {
+  switch (format) {
+    case Format::Q8_0: return common_tile<Format::Q8_0>(rows);
+    case Format::Q4_0: return common_tile<Format::Q4_0>(rows);
+    case Format::Q4_1: return common_tile<Format::Q4_1>(rows);
+    case Format::Q5_0: return common_tile<Format::Q5_0>(rows);
+    case Format::Q5_1: return common_tile<Format::Q5_1>(rows);
+    case Format::Q4_K: return common_tile<Format::Q4_K>(rows);
+    case Format::Q5_K: return common_tile<Format::Q5_K>(rows);
+    case Format::Q6_K: return common_tile<Format::Q6_K>(rows);
+    case Format::Q2_K: return rare_tile<Format::Q2_K>(rows);
+    case Format::Q3_K: return rare_tile<Format::Q3_K>(rows);
+    case Format::IQ4_NL: return rare_tile<Format::IQ4_NL>(rows);
+    case Format::IQ4_XS: return rare_tile<Format::IQ4_XS>(rows);
+    case Format::MXFP4: return rare_tile<Format::MXFP4>(rows);
+    default: return nullptr;  // float formats never come here
+  }
 }
 
-// A tile never crosses the end of a group of four unless it starts on one.
-template <Format F> static void int8_gemm(const GemmArgs& args) {
-  const PanelLayout layout = panel_layout(F, args.weight->cols);
-  const size_t row_bytes = (size_t)num_blocks(args.weight->cols) * (sizeof(Record) / kGroupRows);
-  int32_t slab = (int32_t)(kSlabBytes / row_bytes) / kTallTile * kTallTile;
-  if (slab < kTallTile) slab = kTallTile;
+static void int8_gemm(const GemmArgs& args) {
+  const PackedWeight& weight = *args.weight;
+  const PanelLayout layout = panel_layout(weight.format, weight.cols);
+  TileJob job = {};
+  job.args = &args;
+  job.blocks = num_blocks(weight.cols);
+  const size_t row_bytes = (size_t)job.blocks * (sizeof(Record) / kGroupRows);
+  const TileHeights& tiles = tile_heights(weight.format);
+  const int tallest = tiles.heights[0];
+  int32_t slab = (int32_t)(kSlabBytes / row_bytes) / tallest * tallest;
+  if (slab < tallest) slab = tallest;
   for (int32_t begin = args.row_begin, end; begin < args.row_end; begin = end) {
-    end = args.row_end - begin > slab ? (begin / kGroupRows) * kGroupRows + slab : args.row_end;
-    for (int32_t panel = args.panel_begin; panel < args.panel_end; ++panel) {
-      int32_t row = begin;
-      while (row < end) {
-        const bool first = row == begin;
-        const int32_t in_group = kGroupRows - row % kGroupRows, left = end - row;
-        if (in_group == kGroupRows && left >= kTallTile) {
-          int8_tile_out<F, kTallTile>(args, layout, row, panel, first);
-          row += kTallTile;
-          continue;
-        }
-        const int32_t rows = left < in_group ? left : in_group;
-        switch (rows) {
-          case 1: int8_tile_out<F, 1>(args, layout, row, panel, first); break;
-          case 2: int8_tile_out<F, 2>(args, layout, row, panel, first); break;
-          case 3: int8_tile_out<F, 3>(args, layout, row, panel, first); break;
-          default: int8_tile_out<F, 4>(args, layout, row, panel, first); break;
-        }
-        row += rows;
+    end = args.row_end - begin > slab ? begin / kGroupRows * kGroupRows + slab : args.row_end;
+    for (job.panel = args.panel_begin; job.panel < args.panel_end; ++job.panel) {
+      job.codes = weight.data + (size_t)job.panel * weight.panel_bytes;
+      job.scales = job.codes + layout.scales;
+      job.supers = job.codes + layout.supers;
+      job.first = true;
+      for (job.row = begin; job.row < end; job.row += job.rows, job.first = false) {
+        job.rows = tile_height(tiles, job.row, end - job.row);
+        job.row_in_group = job.row % kGroupRows;
+        job.records = reinterpret_cast<const Record*>(args.q->data) + (size_t)(job.row / kGroupRows) * job.blocks;
+        tile_function(weight.format, job.rows)(job);
       }
     }
   }
 }
 
-template <Format F> PAGODA_INLINE void gemm_of(const GemmArgs& args) {
-  if (args.q != nullptr) int8_gemm<F>(args);
-  else dequantized_gemm<F>(args);
-}
-
 static void gemm(const GemmArgs* args) {
+  if (args->q != nullptr && facts_of(args->weight->format).quantized()) return int8_gemm(*args);
   switch (args->weight->format) {
-    case Format::F32: float_gemm<FloatSource::F32>(*args); break;
-    case Format::F16: float_gemm<FloatSource::F16>(*args); break;
-    case Format::BF16: float_gemm<FloatSource::BF16>(*args); break;
-    case Format::Q8_0: gemm_of<Format::Q8_0>(*args); break;
-    case Format::Q4_0: gemm_of<Format::Q4_0>(*args); break;
-    case Format::Q4_1: gemm_of<Format::Q4_1>(*args); break;
-    case Format::Q5_0: gemm_of<Format::Q5_0>(*args); break;
-    case Format::Q5_1: gemm_of<Format::Q5_1>(*args); break;
-    case Format::Q2_K: gemm_of<Format::Q2_K>(*args); break;
-    case Format::Q3_K: gemm_of<Format::Q3_K>(*args); break;
-    case Format::Q4_K: gemm_of<Format::Q4_K>(*args); break;
-    case Format::Q5_K: gemm_of<Format::Q5_K>(*args); break;
-    case Format::Q6_K: gemm_of<Format::Q6_K>(*args); break;
-    case Format::IQ4_NL: gemm_of<Format::IQ4_NL>(*args); break;
-    case Format::IQ4_XS: gemm_of<Format::IQ4_XS>(*args); break;
-    case Format::MXFP4: gemm_of<Format::MXFP4>(*args); break;
+    case Format::F32: return float_gemm<FloatSource::F32>(*args);
+    case Format::F16: return float_gemm<FloatSource::F16>(*args);
+    case Format::BF16: return float_gemm<FloatSource::BF16>(*args);
+    default: return dequantized_gemm(*args);
   }
 }
 

@@ -8,8 +8,10 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
-#if defined(__x86_64__) || defined(_M_X64)
+#if defined(PAGODA_ISA_AVX512) || defined(PAGODA_ISA_AVX2)
 #include <immintrin.h>
+#elif defined(__SSE2__)
+#include <emmintrin.h>
 #endif
 #if defined(__aarch64__)
 #include <arm_neon.h>
@@ -48,7 +50,12 @@ typedef int32_t i32n_u __attribute__((vector_size(PAGODA_NATIVE_BYTES), aligned(
 struct f32x16 { f32n v[kNatives]; };
 struct i32x16 { i32n v[kNatives]; };  // also the mask type: a true lane is -1, a false lane 0
 
+// The body for every native vector n; no loop where there is only one, which the compiler would have to unroll thousands of times.
+#ifdef PAGODA_ISA_AVX512
+#define PAGODA_EACH if constexpr (constexpr int n = 0; true)
+#else
 #define PAGODA_EACH PAGODA_UNROLL for (int n = 0; n < kNatives; ++n)
+#endif
 
 // --- construction, memory ---
 PAGODA_INLINE f32x16 splat(float x) { f32x16 r; PAGODA_EACH r.v[n] = x - (f32n){}; return r; }
@@ -260,6 +267,28 @@ PAGODA_INLINE uint16_t f32_to_f16(float f) {
   return (uint16_t)(sign | ((magnitude - 0x38000000u + 0xfffu + ((magnitude >> 13) & 1)) >> 13));
 #endif
 }
+// 16 unsigned 16-bit values as 32-bit lanes.
+PAGODA_INLINE i32x16 load_u16(const uint16_t* p) {
+  i32x16 r;
+#ifdef PAGODA_ISA_AVX512
+  r.v[0] = (i32n)_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i*)p));
+#elif defined(PAGODA_ISA_AVX2)
+  PAGODA_EACH r.v[n] = (i32n)_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i*)(p + n * 8)));
+#elif defined(__SSE2__)
+  PAGODA_UNROLL for (int n = 0; n < 2; ++n) {
+    const __m128i eight = _mm_loadu_si128((const __m128i*)(p + n * 8));
+    r.v[2 * n] = (i32n)_mm_unpacklo_epi16(eight, _mm_setzero_si128());
+    r.v[2 * n + 1] = (i32n)_mm_unpackhi_epi16(eight, _mm_setzero_si128());
+  }
+#elif defined(__aarch64__)
+  PAGODA_EACH r.v[n] = (i32n)vmovl_u16(vld1_u16(p + n * 4));
+#else
+  alignas(64) uint32_t t[16];
+  for (int i = 0; i < 16; ++i) t[i] = p[i];
+  r = load_i32(t);
+#endif
+  return r;
+}
 PAGODA_INLINE f32x16 load_f16(const uint16_t* p) {
   f32x16 r;
 #ifdef PAGODA_ISA_AVX512
@@ -269,9 +298,11 @@ PAGODA_INLINE f32x16 load_f16(const uint16_t* p) {
 #elif defined(__aarch64__)
   PAGODA_EACH r.v[n] = (f32n)vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p + n * 4)));
 #else
-  alignas(64) float t[16];
-  for (int i = 0; i < 16; ++i) t[i] = f16_to_f32(p[i]);
-  r = load(t);
+  // As f16_to_f32: the exponent is moved by an exact multiplication; infinity and NaN get their exponent back.
+  const i32x16 half = load_u16(p), magnitude = shift_left<13>(half & splat_i32(0x7fff));
+  const i32x16 moved = bits_of(float_of_bits(magnitude) * splat(0x1p112f));
+  const i32x16 special = splat_i32((0x7c00 << 13) - 1) < magnitude;
+  r = float_of_bits(moved | (special & splat_i32(0x7f800000)) | shift_left<16>(half & splat_i32(0x8000)));
 #endif
   return r;
 }
@@ -286,19 +317,7 @@ PAGODA_INLINE void store_f16(uint16_t* p, f32x16 a) {
   for (int i = 0; i < 16; ++i) p[i] = f32_to_f16(t[i]);
 #endif
 }
-PAGODA_INLINE f32x16 load_bf16(const uint16_t* p) {
-  f32x16 r;
-#ifdef PAGODA_ISA_AVX512
-  r.v[0] = (f32n)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i*)p)), 16);
-#elif defined(PAGODA_ISA_AVX2)
-  PAGODA_EACH r.v[n] = (f32n)_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i*)(p + n * 8))), 16);
-#else
-  alignas(64) uint32_t t[16];
-  for (int i = 0; i < 16; ++i) t[i] = (uint32_t)p[i] << 16;
-  r = float_of_bits(load_i32(t));
-#endif
-  return r;
-}
+PAGODA_INLINE f32x16 load_bf16(const uint16_t* p) { return float_of_bits(shift_left<16>(load_u16(p))); }
 PAGODA_INLINE void store_bf16(uint16_t* p, f32x16 a) {
   const i32x16 u = bits_of(a);
   const i32x16 rounded = shift_right<16>(u + splat_i32(0x7fff) + (shift_right<16>(u) & splat_i32(1)));

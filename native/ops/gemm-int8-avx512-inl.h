@@ -1,0 +1,176 @@
+// Integer tiles for AVX-512 VNNI. vpdpbusd multiplies unsigned codes with signed activations and adds four products at once;
+// the offset of a code (w = code - offset) costs nothing, because -offset * sum(a) is what the accumulator starts from.
+// Float accumulators stay in registers up to 12 rows; taller tiles and pairs of panels keep them in the first-level cache.
+#pragma once
+#include "gemm-f32-inl.h"
+#include "gemm-tile-inl.h"
+
+namespace pagoda {
+namespace PAGODA_ISA_NAMESPACE {
+
+// Codes of chunk t as unsigned bytes, the table already applied (+128).
+template <Format F> PAGODA_INLINE __m512i unsigned_chunk(const uint8_t* block, int t, __m512i table) {
+  constexpr FormatFacts facts = facts_of(F);
+  __m512i codes;
+  if constexpr (facts.bytes) return _mm512_loadu_si512(block + t * 64);
+  if constexpr (facts.nibbles) {
+    const __m512i line = _mm512_loadu_si512(block + (t & 3) * 64), low = _mm512_set1_epi8(15);
+    codes = _mm512_and_si512(t < 4 ? line : _mm512_srli_epi16(line, 4), low);
+    if constexpr (facts.table != CodeTable::None) return _mm512_shuffle_epi8(table, codes);
+  } else {
+    codes = _mm512_setzero_si512();
+  }
+  if constexpr (facts.two_bits) {
+    const __m512i line = _mm512_loadu_si512(block + facts.two_bits_at() + (t >> 2) * 64);
+    const int shift = facts.two_bits_shift() - 2 * (t & 3);
+    const __m512i moved = shift > 0 ? _mm512_slli_epi16(line, shift > 0 ? shift : 0) : _mm512_srli_epi16(line, shift < 0 ? -shift : 0);
+    codes = _mm512_ternarylogic_epi32(codes, moved, _mm512_set1_epi8(3 << facts.two_bits_shift()), 0xf8);  // codes | (moved & mask)
+  }
+  if constexpr (facts.one_bit) {
+    const __m512i line = _mm512_loadu_si512(block + facts.one_bit_at());
+    const int shift = facts.one_bit_shift() - t;
+    const __m512i moved = shift > 0 ? _mm512_slli_epi16(line, shift > 0 ? shift : 0) : _mm512_srli_epi16(line, shift < 0 ? -shift : 0);
+    codes = _mm512_ternarylogic_epi32(codes, moved, _mm512_set1_epi8(1 << facts.one_bit_shift()), 0xf8);
+  }
+  return codes;
+}
+
+template <Format F> PAGODA_INLINE __m512i initial_sum(const Record& record, int row, int half) {
+  constexpr FormatFacts facts = facts_of(F);
+  if constexpr (facts.sixteens() && facts.offset != 0) {
+    const __m512i n32 = _mm512_set1_epi32(half == 0 ? record.n32lo[row] : record.n32hi[row]);
+    return facts.offset == 32 ? n32 : _mm512_srai_epi32(n32, 3);  // 4
+  } else if constexpr (facts.offset == 8) {
+    return _mm512_set1_epi32(record.n8[row]);
+  } else if constexpr (facts.offset == 16) {
+    return _mm512_set1_epi32(record.n16[row]);
+  } else if constexpr (facts.offset == 128) {
+    return _mm512_set1_epi32(record.n128[row]);
+  } else {
+    return _mm512_setzero_si512();
+  }
+}
+
+template <Format F, int kRows, int kPanels> PAGODA_NOINLINE void vnni_tile(const TileJob& job) {
+  constexpr FormatFacts facts = facts_of(F);
+  constexpr int kGroups = (kRows + kGroupRows - 1) / kGroupRows;
+  constexpr int kHalves = facts.sixteens() ? 2 : 1;
+  constexpr bool kInMemory = kRows * kPanels * kHalves > 12;
+  const size_t panel_bytes = job.args->weight->panel_bytes;
+  const int blocks = job.blocks, row0 = kGroups > 1 ? 0 : job.row_in_group;
+  const uint8_t *codes = job.codes, *scales = job.scales, *supers = job.supers;
+  const Record* records[kGroups];
+  PAGODA_UNROLL for (int g = 0; g < kGroups; ++g) records[g] = job.records + (size_t)g * blocks;
+  const bool first = job.first;
+  __m512i table = _mm512_setzero_si512();
+  if constexpr (facts.table != CodeTable::None) {
+    table = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i*)(facts.table == CodeTable::Iq4 ? kIq4Values : kMxfp4Values)));
+    table = _mm512_xor_si512(table, _mm512_set1_epi8((char)0x80));
+  }
+
+  alignas(64) f32x16 buffer[kRows * kPanels];
+  f32x16* sums = buffer;
+  if (kInMemory) asm("" : "+r"(sums));  // opaque: otherwise the compiler keeps them in registers and spills the integer sums
+  PAGODA_UNROLL for (int i = 0; i < kRows * kPanels; ++i) sums[i] = zero();
+  f32x16 super_scale[kPanels], super_min[kPanels];
+
+  for (int b = 0; b < blocks; ++b) {
+    if (first) {
+      PAGODA_UNROLL for (int p = 0; p < kPanels; ++p) {
+        PAGODA_UNROLL for (int i = 0; i < facts.code_bytes(); i += 64) prefetch(codes + p * panel_bytes + 2048 + i);
+        prefetch(scales + p * panel_bytes + 512);
+      }
+    }
+    if constexpr (facts.super_blocks()) {
+      if ((b & 7) == 0) {
+        const uint16_t* s = reinterpret_cast<const uint16_t*>(supers);
+        PAGODA_UNROLL for (int p = 0; p < kPanels; ++p) {
+          super_scale[p] = load_f16(s + p * (panel_bytes / 2));
+          if constexpr (facts.has_min()) super_min[p] = -load_f16(s + p * (panel_bytes / 2) + 16);
+        }
+        supers += facts.super_bytes();
+      }
+    }
+    __m512i isum[kHalves][kRows][kPanels];
+    PAGODA_UNROLL for (int h = 0; h < kHalves; ++h)
+      PAGODA_UNROLL for (int m = 0; m < kRows; ++m)
+        PAGODA_UNROLL for (int p = 0; p < kPanels; ++p) isum[h][m][p] = initial_sum<F>(*records[m / kGroupRows], (row0 + m) % kGroupRows, h);
+    PAGODA_UNROLL for (int t = 0; t < 8; ++t) {
+      const int h = kHalves == 2 ? t / 4 : 0;
+      __m512i w[kPanels];
+      PAGODA_UNROLL for (int p = 0; p < kPanels; ++p) w[p] = unsigned_chunk<F>(codes + p * panel_bytes, t, table);
+      PAGODA_UNROLL for (int m = 0; m < kRows; ++m) {
+        int32_t four;
+        memcpy(&four, records[m / kGroupRows]->a[(row0 + m) % kGroupRows] + 4 * t, 4);
+        const __m512i x = _mm512_set1_epi32(four);
+        PAGODA_UNROLL for (int p = 0; p < kPanels; ++p) isum[h][m][p] = _mm512_dpbusd_epi32(isum[h][m][p], w[p], x);
+      }
+    }
+    PAGODA_UNROLL for (int p = 0; p < kPanels; ++p) {
+      const uint8_t* s = scales + p * panel_bytes;
+      if constexpr (facts.sixteens()) {
+        f32x16 s0, s1, m0 = zero(), m1 = zero();
+        if constexpr (facts.has_min()) {
+          s0 = to_float(load_u8(s)), s1 = to_float(load_u8(s + 16));
+          m0 = to_float(load_u8(s + 32)), m1 = to_float(load_u8(s + 48));
+        } else {
+          s0 = to_float(load_i8((const int8_t*)s)), s1 = to_float(load_i8((const int8_t*)s + 16));
+        }
+        PAGODA_UNROLL for (int m = 0; m < kRows; ++m) {
+          const Record& record = *records[m / kGroupRows];
+          const int row = (row0 + m) % kGroupRows;
+          const f32x16 d = splat(record.d[row]);
+          const f32x16 f0 = {{(f32n)_mm512_cvtepi32_ps(isum[0][m][p])}}, f1 = {{(f32n)_mm512_cvtepi32_ps(isum[kHalves - 1][m][p])}};
+          // Exact: integers below 2^24.
+          f32x16 sum = fma(fma(f0, s0, f1 * s1), super_scale[p] * d, sums[m * kPanels + p]);
+          if constexpr (facts.has_min()) {
+            const f32x16 mins = fma(m0, splat((float)-record.pair[row][0]), m1 * splat((float)-record.pair[row][1]));
+            sum = fma(mins, super_min[p] * d, sum);
+          }
+          sums[m * kPanels + p] = sum;
+        }
+      } else {
+        f32x16 scale, min = zero();
+        if constexpr (facts.scales == ScaleKind::KMin) {
+          scale = super_scale[p] * to_float(load_u8(s));
+          min = super_min[p] * to_float(load_u8(s + 16));
+        } else if constexpr (facts.scales == ScaleKind::K) {
+          scale = super_scale[p] * to_float(load_i8((const int8_t*)s));
+        } else {
+          scale = block_scale(facts, s, nullptr, 0);
+          if constexpr (facts.has_min()) min = block_min(facts, s, nullptr, 0);
+        }
+        PAGODA_UNROLL for (int m = 0; m < kRows; ++m) {
+          const Record& record = *records[m / kGroupRows];
+          const int row = (row0 + m) % kGroupRows;
+          const f32x16 value = {{(f32n)_mm512_cvtepi32_ps(isum[0][m][p])}};
+          f32x16 sum = fma(value, scale * splat(record.d[row]), sums[m * kPanels + p]);
+          if constexpr (facts.has_min()) sum = fma(min, splat(record.sa[row]), sum);
+          sums[m * kPanels + p] = sum;
+        }
+      }
+    }
+    codes += facts.code_bytes();
+    scales += facts.scale_bytes();
+    PAGODA_UNROLL for (int g = 0; g < kGroups; ++g) ++records[g];
+  }
+  PAGODA_UNROLL for (int m = 0; m < kRows; ++m)
+    PAGODA_UNROLL for (int p = 0; p < kPanels; ++p) write_lanes(*job.args, job.row + m, job.panel + p, sums[m * kPanels + p]);
+}
+
+constexpr TileHeights kCommonHeights = {{8, 4, 3, 2, 1}, 5};
+constexpr TileHeights kRareHeights = {{4, 1}, 2};
+static const TileHeights& tile_heights(Format format) { return is_rare(format) ? kRareHeights : kCommonHeights; }
+template <Format F> static TileFn common_tile(int rows) {
+  switch (rows) {
+    case 8: return vnni_tile<F, 8, 1>;
+    case 4: return vnni_tile<F, 4, 1>;
+    case 3: return vnni_tile<F, 3, 1>;
+    case 2: return vnni_tile<F, 2, 1>;
+    default: return vnni_tile<F, 1, 1>;
+  }
+}
+template <Format F> static TileFn rare_tile(int rows) { return rows == 4 ? vnni_tile<F, 4, 1> : vnni_tile<F, 1, 1>; }
+
+}  // namespace PAGODA_ISA_NAMESPACE
+}  // namespace pagoda
