@@ -1,53 +1,34 @@
 // Builds everything a clone needs: TypeScript to dist/, C++ kernels to build/pagoda.node. Needs Node and, for the kernels, a
 // C++17 compiler; without one it says so once and the reference device is used. Only what changed is built again.
-import { spawnSync, spawn } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { createRequire } from 'node:module';
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
 import { availableParallelism } from 'node:os';
-import { dirname, join, relative } from 'node:path';
-import { fileURLToPath } from 'node:url';
+import { join, relative } from 'node:path';
+import { findCompiler, instructionSetFlags, isMac, languageFlags, nativeFiles, root } from './native-sources.mjs';
 
-const root = join(dirname(fileURLToPath(import.meta.url)), '..');
 const buildDir = join(root, 'build');
 const addon = join(buildDir, 'pagoda.node');
-const isX64 = process.arch === 'x64';
-const isMac = process.platform === 'darwin';
 
-/** Flags per translation unit: one instruction set each, chosen at load. -ffp-contract=off keeps every rounding where the source has it. */
-const common = ['-std=c++17', '-O3', '-fPIC', '-fvisibility=hidden', '-fno-math-errno', '-ffp-contract=off', '-Wall', '-Wextra',
-  '-fstack-protector-strong', '-DNAPI_VERSION=8', '-DNODE_GYP_MODULE_NAME=pagoda', ...(isMac ? [] : ['-pthread'])];
-const perFile = {
-  'kernels-avx512.cc': isX64 ? ['-mavx512f', '-mavx512bw', '-mavx512dq', '-mavx512vl', '-mavx512vnni', '-mavx512bf16', '-mfma', '-mf16c', '-mavx2', '-mprefer-vector-width=512'] : [],
-  'kernels-avx2.cc': isX64 ? ['-mavx2', '-mfma', '-mf16c', '-mbmi2'] : [],
-};
-
-function findCompiler() {
-  for (const name of [process.env.CXX, 'g++', 'clang++', 'c++']) {
-    if (!name) continue;
-    const version = spawnSync(name, ['--version'], { encoding: 'utf8' });
-    if (version.status === 0) return { name, version: version.stdout.split('\n')[0] };
-  }
-  return null;
-}
-
-function nativeFiles(extensions) {
-  const found = [];
-  const walk = (dir) => {
-    for (const entry of readdirSync(dir, { withFileTypes: true })) {
-      if (entry.isDirectory()) { if (entry.name !== 'test') walk(join(dir, entry.name)); }
-      else if (extensions.some((extension) => entry.name.endsWith(extension))) found.push(join(dir, entry.name));
-    }
-  };
-  walk(join(root, 'native'));
-  return found.sort();
-}
+/** On top of the language flags: what the addon needs. */
+const common = [
+  ...languageFlags,
+  '-O3',
+  '-fPIC',
+  '-fvisibility=hidden',
+  '-fstack-protector-strong',
+  '-DNAPI_VERSION=8',
+  '-DNODE_GYP_MODULE_NAME=pagoda',
+];
 
 async function buildNative() {
   if (process.env.PAGODA_SKIP_NATIVE === '1') return;
   const compiler = findCompiler();
   if (!compiler) {
-    process.stderr.write('warning: no C++17 compiler found (g++, clang++ or $CXX): the slow reference device will be used. Install one (Debian/Ubuntu: apt-get install g++) and run `npm run build`.\n');
+    process.stderr.write(
+      'warning: no C++17 compiler found (g++, clang++ or $CXX): the slow reference device will be used. Install one (Debian/Ubuntu: apt-get install g++) and run `npm run build`.\n',
+    );
     rmSync(addon, { force: true });
     return;
   }
@@ -55,7 +36,9 @@ async function buildNative() {
   const headers = require('node-api-headers').include_dir;
   const sources = nativeFiles(['.cc']);
   if (sources.length === 0) return;
-  const sanitize = process.env.PAGODA_SANITIZE ? [`-fsanitize=${process.env.PAGODA_SANITIZE}`, '-fno-omit-frame-pointer', '-g'] : [];
+  const sanitize = process.env.PAGODA_SANITIZE
+    ? [`-fsanitize=${process.env.PAGODA_SANITIZE}`, '-fno-omit-frame-pointer', '-g']
+    : [];
   const headerHash = createHash('sha256');
   for (const file of nativeFiles(['.h'])) headerHash.update(readFileSync(file));
   const headerDigest = headerHash.digest('hex');
@@ -65,8 +48,14 @@ async function buildNative() {
   const objects = [];
   for (const source of sources) {
     const name = relative(join(root, 'native'), source).replaceAll(/[\\/]/g, '-');
-    const flags = [...common, ...sanitize, ...(perFile[source.split(/[\\/]/).pop()] ?? []), '-I', headers, '-I', join(root, 'native')];
-    const key = createHash('sha256').update(compiler.version).update(flags.slice(0, -3).join(' ')).update(headerDigest).update(readFileSync(source)).digest('hex').slice(0, 24);
+    const flags = [...common, ...sanitize, ...instructionSetFlags(source), '-I', headers, '-I', join(root, 'native')];
+    const key = createHash('sha256')
+      .update(compiler.version)
+      .update(flags.slice(0, -3).join(' '))
+      .update(headerDigest)
+      .update(readFileSync(source))
+      .digest('hex')
+      .slice(0, 24);
     const object = join(objectDir, `${name}.${key}.o`);
     objects.push(object);
     if (!existsSync(object)) jobs.push({ source, object, flags });
@@ -75,12 +64,17 @@ async function buildNative() {
   const stamp = join(buildDir, 'pagoda.node.key');
   if (existsSync(addon) && existsSync(stamp) && readFileSync(stamp, 'utf8') === linkKey) return;
   const started = Date.now();
-  process.stderr.write(`Building the native kernels with ${compiler.version} (${jobs.length} of ${sources.length} files)…\n`);
-  const run = (args) => new Promise((resolve, reject) => {
-    const child = spawn(compiler.name, args, { stdio: ['ignore', 'inherit', 'inherit'] });
-    child.on('error', reject);
-    child.on('exit', (code) => (code === 0 ? resolve() : reject(new Error(`${compiler.name} failed on ${args.at(-1)}`))));
-  });
+  process.stderr.write(
+    `Building the native kernels with ${compiler.version} (${jobs.length} of ${sources.length} files)…\n`,
+  );
+  const run = (args) =>
+    new Promise((resolve, reject) => {
+      const child = spawn(compiler.name, args, { stdio: ['ignore', 'inherit', 'inherit'] });
+      child.on('error', reject);
+      child.on('exit', (code) =>
+        code === 0 ? resolve() : reject(new Error(`${compiler.name} failed on ${args.at(-1)}`)),
+      );
+    });
   const queue = [...jobs];
   const worker = async () => {
     for (let job = queue.shift(); job; job = queue.shift()) {
@@ -91,11 +85,19 @@ async function buildNative() {
   };
   await Promise.all(Array.from({ length: Math.min(availableParallelism(), 8) }, worker));
   const temporary = `${addon}.${process.pid}.tmp`;
-  await run([...sanitize, '-shared', ...(isMac ? ['-undefined', 'dynamic_lookup'] : ['-pthread', '-Wl,-z,relro,-z,now,-z,noexecstack']), '-o', temporary, ...objects]);
+  await run([
+    ...sanitize,
+    '-shared',
+    ...(isMac ? ['-undefined', 'dynamic_lookup'] : ['-pthread', '-Wl,-z,relro,-z,now,-z,noexecstack']),
+    '-o',
+    temporary,
+    ...objects,
+  ]);
   renameSync(temporary, addon);
   writeFileSync(stamp, linkKey);
   const current = new Set(objects);
-  for (const file of readdirSync(objectDir)) if (file.endsWith('.o') && !current.has(join(objectDir, file))) rmSync(join(objectDir, file), { force: true });
+  for (const file of readdirSync(objectDir))
+    if (file.endsWith('.o') && !current.has(join(objectDir, file))) rmSync(join(objectDir, file), { force: true });
   process.stderr.write(`Native kernels built in ${((Date.now() - started) / 1000).toFixed(1)} s.\n`);
 }
 
