@@ -3,8 +3,9 @@ import { defineConfig } from 'vitest/config';
 export default defineConfig({
   test: {
     include: ['test/**/*.test.ts'],
-    testTimeout: 120_000,
-    hookTimeout: 120_000,
+    // No test is about time: these only end a hang, also on a machine that many share.
+    testTimeout: 900_000,
+    hookTimeout: 900_000,
     pool: 'forks',
     maxWorkers: 2,
     reporters: ['default', './test/summary-reporter.ts'],
