@@ -141,18 +141,24 @@ PAGODA_INLINE void float_tile(const uint8_t* w, size_t panel_bytes, const float*
   }
 }
 
-// The one place where results leave a tile: + bias, + what is there already, only lanes that exist.
-PAGODA_INLINE void write_lanes(const GemmArgs& args, int32_t row, int32_t panel, f32x16 value) {
-  float* out = args.out + (size_t)row * args.out_stride + (size_t)panel * kPanelRows;
-  const int lanes = args.weight->rows - panel * kPanelRows;
-  if (lanes >= kPanelRows) {
-    if (args.bias != nullptr) value = value + load(args.bias + (size_t)panel * kPanelRows);
-    if (args.accumulate) value = load(out) + value;
-    store(out, value);
-  } else if (lanes > 0) {
-    if (args.bias != nullptr) value = value + load_n(args.bias + (size_t)panel * kPanelRows, lanes);
-    if (args.accumulate) value = load_n(out, lanes) + value;
-    store_n(out, value, lanes);
+// The one place where results leave a tile: + bias, + what is there already, only lanes that exist. values[row][panel].
+PAGODA_NOINLINE void write_tile(const GemmArgs& args, int32_t row, int rows, int32_t panel, int panels, const f32x16* values) {
+  for (int m = 0; m < rows; ++m) {
+    for (int p = 0; p < panels; ++p) {
+      f32x16 value = values[m * panels + p];
+      const int32_t column = (panel + p) * kPanelRows;
+      float* out = args.out + (size_t)(row + m) * args.out_stride + (size_t)column;
+      const int lanes = args.weight->rows - column;
+      if (lanes >= kPanelRows) {
+        if (args.bias != nullptr) value = value + load(args.bias + column);
+        if (args.accumulate) value = load(out) + value;
+        store(out, value);
+      } else if (lanes > 0) {
+        if (args.bias != nullptr) value = value + load_n(args.bias + column, lanes);
+        if (args.accumulate) value = load_n(out, lanes) + value;
+        store_n(out, value, lanes);
+      }
+    }
   }
 }
 
@@ -161,7 +167,7 @@ PAGODA_NOINLINE void float_tile_out(const GemmArgs& args, const uint8_t* w, size
   f32x16 acc[kRows][kPanels];
   const float* x = args.x + (size_t)row * args.x_stride;
   float_tile<S, kRows, kPanels>(w, panel_bytes, x, args.x_stride, args.weight->cols, row == args.row_begin, acc);
-  PAGODA_UNROLL for (int m = 0; m < kRows; ++m) PAGODA_UNROLL for (int p = 0; p < kPanels; ++p) write_lanes(args, row + m, panel + p, acc[m][p]);
+  write_tile(args, row, kRows, panel, kPanels, &acc[0][0]);
 }
 
 // All rows against kPanels panels; the tallest tile that fits first.

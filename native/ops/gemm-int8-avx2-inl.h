@@ -64,7 +64,7 @@ constexpr int chunks_in_16_bits(const FormatFacts& facts) {
 
 template <Format F, int kRows> PAGODA_NOINLINE void maddubs_tile(const TileJob& job) {
   constexpr FormatFacts facts = facts_of(F);
-  constexpr int kChunks = chunks_in_16_bits(facts);
+  constexpr int kChunks = chunks_in_16_bits(facts), kLines = facts.code_bytes() / 64;
   const int blocks = job.blocks, row0 = job.row_in_group;
   const uint8_t *codes = job.codes, *scales = job.scales, *supers = job.supers;
   const Record* record = job.records;
@@ -80,7 +80,7 @@ template <Format F, int kRows> PAGODA_NOINLINE void maddubs_tile(const TileJob& 
 
   for (int b = 0; b < blocks; ++b) {
     if (first) {
-      PAGODA_UNROLL for (int i = 0; i < facts.code_bytes(); i += 64) prefetch(codes + 2048 + i);
+      PAGODA_UNROLL for (int i = 0; i < kLines; ++i) prefetch(codes + 2048 + i * 64);
       prefetch(scales + 512);
     }
     __m256i isum[kRows][2], acc[kRows][2], multiplier[2][2];  // the multiplier of 16-bit sums: 1, or the scale of these 16 columns
@@ -171,7 +171,7 @@ template <Format F, int kRows> PAGODA_NOINLINE void maddubs_tile(const TileJob& 
     if ((b & 7) == 7) supers += facts.super_bytes();
     ++record;
   }
-  PAGODA_UNROLL for (int m = 0; m < kRows; ++m) write_lanes(*job.args, job.row + m, job.panel, load(sums + m * 16));
+  write_tile(*job.args, job.row, kRows, job.panel, 1, reinterpret_cast<const f32x16*>(sums));
 }
 #undef PAGODA_KEEP
 

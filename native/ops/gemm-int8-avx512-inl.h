@@ -54,7 +54,7 @@ template <Format F> PAGODA_INLINE __m512i initial_sum(const Record& record, int 
 template <Format F, int kRows, int kPanels> PAGODA_NOINLINE void vnni_tile(const TileJob& job) {
   constexpr FormatFacts facts = facts_of(F);
   constexpr int kGroups = (kRows + kGroupRows - 1) / kGroupRows;
-  constexpr int kHalves = facts.sixteens() ? 2 : 1;
+  constexpr int kHalves = facts.sixteens() ? 2 : 1, kLines = facts.code_bytes() / 64;
   constexpr bool kInMemory = kRows * kPanels * kHalves > 12;
   const size_t panel_bytes = job.args->weight->panel_bytes;
   const int blocks = job.blocks, row0 = kGroups > 1 ? 0 : job.row_in_group;
@@ -77,7 +77,7 @@ template <Format F, int kRows, int kPanels> PAGODA_NOINLINE void vnni_tile(const
   for (int b = 0; b < blocks; ++b) {
     if (first) {
       PAGODA_UNROLL for (int p = 0; p < kPanels; ++p) {
-        PAGODA_UNROLL for (int i = 0; i < facts.code_bytes(); i += 64) prefetch(codes + p * panel_bytes + 2048 + i);
+        PAGODA_UNROLL for (int i = 0; i < kLines; ++i) prefetch(codes + p * panel_bytes + 2048 + i * 64);
         prefetch(scales + p * panel_bytes + 512);
       }
     }
@@ -154,15 +154,15 @@ template <Format F, int kRows, int kPanels> PAGODA_NOINLINE void vnni_tile(const
     scales += facts.scale_bytes();
     PAGODA_UNROLL for (int g = 0; g < kGroups; ++g) ++records[g];
   }
-  PAGODA_UNROLL for (int m = 0; m < kRows; ++m)
-    PAGODA_UNROLL for (int p = 0; p < kPanels; ++p) write_lanes(*job.args, job.row + m, job.panel + p, sums[m * kPanels + p]);
+  write_tile(*job.args, job.row, kRows, job.panel, kPanels, sums);
 }
 
-constexpr TileHeights kCommonHeights = {{8, 4, 3, 2, 1}, 5};
+constexpr TileHeights kCommonHeights = {{12, 8, 4, 3, 2, 1}, 6};
 constexpr TileHeights kRareHeights = {{4, 1}, 2};
 static const TileHeights& tile_heights(Format format) { return is_rare(format) ? kRareHeights : kCommonHeights; }
 template <Format F> static TileFn common_tile(int rows) {
   switch (rows) {
+    case 12: return vnni_tile<F, 12, 1>;
     case 8: return vnni_tile<F, 8, 1>;
     case 4: return vnni_tile<F, 4, 1>;
     case 3: return vnni_tile<F, 3, 1>;

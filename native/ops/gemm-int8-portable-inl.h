@@ -66,7 +66,7 @@ static void portable_tile(const TileJob& job) {
       }
     }
   }
-  for (int m = 0; m < job.rows; ++m) write_lanes(*job.args, job.row + m, job.panel, acc[m]);
+  write_tile(*job.args, job.row, job.rows, job.panel, 1, acc);
 }
 
 constexpr TileHeights kHeights = {{4, 3, 2, 1}, 4};
