@@ -62,9 +62,13 @@ export class AddedTokenSplitter {
     return fragments;
   }
 
-  /** True when the text spells at least one of the tokens. */
-  occursIn(text: string): boolean {
-    for (let i = 0; i < text.length; i++) if (this.longestAt(text, i)) return true;
+  /** A token is spelled at `position`, or begins there and would go on behind the end of the text. */
+  beginsAt(text: string, position: number): boolean {
+    let node = this.#root.children.get(text.charCodeAt(position));
+    for (let i = position + 1; node; i++) {
+      if (node.token || i === text.length) return true;
+      node = node.children.get(text.charCodeAt(i));
+    }
     return false;
   }
 

@@ -5,7 +5,7 @@ import { type AddedToken, AddedTokenSplitter } from './added-token-splitter.ts';
 import { BYTE_TO_CHAR, pieceToBytes } from './byte-alphabet.ts';
 import { PairMerger, PairTable } from './pair-merger.ts';
 import { type PreTokenizer, WordSplitter } from './pre-tokenizers.ts';
-import { TableTokenizer, type TableTokenizerFacts } from './table-tokenizer.ts';
+import { TableTokenizer, type TableTokenizerFacts, type TextOptions, unmarked } from './table-tokenizer.ts';
 import { TokenKind, type TokenTable } from './token-table.ts';
 
 const MAX_CACHED_WORDS = 1 << 15;
@@ -50,11 +50,11 @@ export class BpeTokenizer extends TableTokenizer {
     return this.#merger.numOperations;
   }
 
-  protected appendText(text: string, parseSpecial: boolean, tokenIds: number[]): void {
+  protected appendText(text: string, { parseSpecial, mark }: TextOptions, tokenIds: number[]): void {
     const splitter = parseSpecial ? this.#everyToken : this.#userTokens;
     for (const fragment of splitter.split(text)) {
       if (typeof fragment === 'number') tokenIds.push(fragment);
-      else for (const word of this.#words.split(fragment)) this.#appendWord(word, tokenIds);
+      else for (const word of this.#words.split(unmarked(fragment, mark))) this.#appendWord(word, tokenIds);
     }
   }
 

@@ -5,8 +5,9 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Tokenizer as LibraryTokenizer } from '@huggingface/tokenizers';
 import { PagodaError } from '../errors.ts';
+import { AddedTokenSplitter } from './added-token-splitter.ts';
 import { type HfDecoding, hfDecoding } from './hf-decoding.ts';
-import { TableTokenizer, type TableTokenizerFacts } from './table-tokenizer.ts';
+import { TableTokenizer, type TableTokenizerFacts, type TextOptions, unmarked } from './table-tokenizer.ts';
 import { type TokenEntry, TokenKind, TokenTable } from './token-table.ts';
 import type { Tokenizer } from './tokenizer.ts';
 
@@ -16,8 +17,13 @@ interface AddedTokenJson {
   readonly id: number;
   readonly content: string;
   readonly special: boolean;
+  readonly lstrip?: boolean;
+  readonly rstrip?: boolean;
 }
 
+/** Stands before text that does not begin the whole: some vocabularies treat the first piece of a text differently. */
+const EARLIER_TOKEN = { id: -1, content: '\ufdef\ufdee', special: true, normalized: false };
+const EARLIER_TOKEN_MIDDLE = /(?<=\ufdef)(?=\ufdee)/u;
 const EMPTY_MODEL = { type: 'BPE', vocab: {}, merges: [] };
 
 /** The tokenizer of a folder with tokenizer.json. */
@@ -51,8 +57,14 @@ export function createHfTokenizer(json: Json, config: Json): Tokenizer {
       suffixTokenIds: withToken(frame.suffix, eosTokenId, config.add_eos_token),
       hasSpacePrefix: decoding.hasSpacePrefix,
     },
-    { ...library, table, unknownTokenId: unknownId(json, table) },
+    { ...library, table, added, unknownTokenId: unknownId(json, table) },
   );
+}
+
+interface HfParts extends Libraries {
+  readonly table: TokenTable;
+  readonly added: readonly AddedTokenJson[];
+  readonly unknownTokenId: number | null;
 }
 
 interface Libraries {
@@ -65,22 +77,51 @@ interface Libraries {
 class HfTokenizer extends TableTokenizer {
   readonly #library: Libraries;
   readonly #table: TokenTable;
+  readonly #controlTokens: AddedTokenSplitter;
   readonly #unknownTokenId: number | null;
 
-  constructor(facts: TableTokenizerFacts, parts: Libraries & { table: TokenTable; unknownTokenId: number | null }) {
+  constructor(facts: TableTokenizerFacts, parts: HfParts) {
     super(facts);
     this.#library = parts;
+    const control = parts.added.filter((token) => token.special);
+    this.#controlTokens = new AddedTokenSplitter(
+      control.map(({ id, content, lstrip = false, rstrip = false }) => {
+        return { id, spelling: content, stripLeft: lstrip, stripRight: rstrip };
+      }),
+    );
     this.#table = parts.table;
     this.#unknownTokenId = parts.unknownTokenId;
   }
 
-  protected appendText(text: string, parseSpecial: boolean, tokenIds: number[]): void {
+  protected appendText(text: string, { parseSpecial, mark }: TextOptions, tokenIds: number[]): void {
     if (text === '') return;
-    const { ids } = (parseSpecial ? this.#library.full : this.#library.plain).encode(text, {
+    if (parseSpecial && (mark === undefined || !text.includes(mark))) {
+      for (const id of this.#library.full.encode(text, { add_special_tokens: false }).ids) tokenIds.push(id);
+      return;
+    }
+    let isFirst = true;
+    for (const fragment of parseSpecial ? this.#controlTokens.split(text) : [text]) {
+      if (typeof fragment === 'number') tokenIds.push(fragment);
+      else this.#appendPlain(unmarked(fragment, mark), isFirst, tokenIds);
+      isFirst = false;
+    }
+  }
+
+  /** Text in which no control token is parsed. */
+  #appendPlain(text: string, isFirst: boolean, tokenIds: number[]): void {
+    if (text.includes(EARLIER_TOKEN.content)) {
+      const pieces = text.split(EARLIER_TOKEN_MIDDLE);
+      pieces.forEach((piece, i) => {
+        this.#appendPlain(piece, isFirst && i === 0, tokenIds);
+      });
+      return;
+    }
+    const { ids } = this.#library.plain.encode(isFirst ? text : EARLIER_TOKEN.content + text, {
       add_special_tokens: false,
     });
     for (const id of ids) {
-      if (parseSpecial || id === this.#unknownTokenId || !this.isControl(id)) tokenIds.push(id);
+      if (id === EARLIER_TOKEN.id) continue;
+      if (id === this.#unknownTokenId || !this.isControl(id)) tokenIds.push(id);
       else this.#spellOut(this.#table.piece(id), tokenIds);
     }
   }
@@ -90,8 +131,8 @@ class HfTokenizer extends TableTokenizer {
     const characters = Array.from(piece);
     if (characters.length < 2) return;
     const half = characters.length >> 1;
-    this.appendText(characters.slice(0, half).join(''), false, tokenIds);
-    this.appendText(characters.slice(half).join(''), false, tokenIds);
+    this.#appendPlain(characters.slice(0, half).join(''), false, tokenIds);
+    this.#appendPlain(characters.slice(half).join(''), false, tokenIds);
   }
 }
 
@@ -100,7 +141,8 @@ function buildLibraries(json: Json, config: Json, added: readonly AddedTokenJson
   try {
     const full = new LibraryTokenizer({ ...json, added_tokens: added }, config);
     const userTokens = added.filter((token) => !token.special);
-    const plain = new LibraryTokenizer({ ...json, added_tokens: userTokens, model: EMPTY_MODEL }, config);
+    const plainTokens = [...userTokens, EARLIER_TOKEN];
+    const plain = new LibraryTokenizer({ ...json, added_tokens: plainTokens, model: EMPTY_MODEL }, config);
     plain.model = full.model;
     return { full, plain };
   } catch (error) {

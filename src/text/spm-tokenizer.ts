@@ -3,7 +3,7 @@
 
 import { type AddedToken, AddedTokenSplitter } from './added-token-splitter.ts';
 import { PairMerger, PairTable } from './pair-merger.ts';
-import { TableTokenizer, type TableTokenizerFacts } from './table-tokenizer.ts';
+import { TableTokenizer, type TableTokenizerFacts, type TextOptions, unmarked } from './table-tokenizer.ts';
 import { TokenKind, type TokenTable } from './token-table.ts';
 
 export interface SpmVocabulary {
@@ -48,7 +48,7 @@ export class SpmTokenizer extends TableTokenizer {
     return this.#merger.numOperations;
   }
 
-  protected appendText(text: string, parseSpecial: boolean, tokenIds: number[]): void {
+  protected appendText(text: string, { parseSpecial, mark }: TextOptions, tokenIds: number[]): void {
     const splitter = parseSpecial ? this.#everyToken : this.#userTokens;
     let isAfterToken = true;
     for (const fragment of splitter.split(text)) {
@@ -56,7 +56,8 @@ export class SpmTokenizer extends TableTokenizer {
         tokenIds.push(fragment);
         isAfterToken = true;
       } else {
-        this.#appendFragment(this.#addsSpacePrefix && isAfterToken ? ` ${fragment}` : fragment, tokenIds);
+        const plain = unmarked(fragment, mark);
+        this.#appendFragment(this.#addsSpacePrefix && isAfterToken ? ` ${plain}` : plain, tokenIds);
         isAfterToken = false;
       }
     }

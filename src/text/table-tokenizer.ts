@@ -15,7 +15,14 @@ export interface TableTokenizerFacts {
   readonly hasSpacePrefix: boolean;
 }
 
+export type TextOptions = Pick<EncodeOptions, 'parseSpecial' | 'mark'>;
+
 const SPACE = 0x20;
+
+/** The text of a fragment, without the mark. */
+export function unmarked(fragment: string, mark: string | undefined): string {
+  return mark === undefined ? fragment : fragment.replaceAll(mark, '');
+}
 
 export abstract class TableTokenizer implements Tokenizer {
   readonly kind: string;
@@ -42,13 +49,13 @@ export abstract class TableTokenizer implements Tokenizer {
 
   encode(text: string, options: EncodeOptions): number[] {
     const tokenIds: number[] = options.addSpecialTokens ? [...this.#prefixTokenIds] : [];
-    this.appendText(text, options.parseSpecial, tokenIds);
+    this.appendText(text, options, tokenIds);
     if (options.addSpecialTokens) for (const id of this.#suffixTokenIds) tokenIds.push(id);
     return tokenIds;
   }
 
   /** Appends the ids of `text`, without BOS and EOS. */
-  protected abstract appendText(text: string, parseSpecial: boolean, tokenIds: number[]): void;
+  protected abstract appendText(text: string, options: TextOptions, tokenIds: number[]): void;
 
   decode(tokenIds: ArrayLike<number>, options: { skipSpecialTokens: boolean }): string {
     const text = this.#table.decode(tokenIds, options.skipSpecialTokens);

@@ -5,6 +5,11 @@ export interface EncodeOptions {
   readonly addSpecialTokens: boolean;
   /** true: spellings of control tokens in the text become those tokens. false: they stay ordinary text. User-defined added tokens parse either way. */
   readonly parseSpecial: boolean;
+  /**
+   * A character that is left out of the text; spellings of control tokens that have it inside stay text. It lets one text hold
+   * both markers that become control tokens and spellings that do not.
+   */
+  readonly mark?: string | undefined;
 }
 
 export interface Tokenizer {
