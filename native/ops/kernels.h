@@ -81,9 +81,12 @@ struct Kernels {
   void (*rope)(float* x, int32_t num_heads, int32_t head_dim, int32_t rotary_dim, bool interleaved, const float* cos, const float* sin);
   void (*kv_write)(uint8_t* block_layer, int32_t block_size, int32_t offset, const float* k, const float* v, int32_t num_kv_heads, int32_t head_dim, KvType type);
   void (*attention)(const AttentionArgs* args);
-  // max, sum of exp(x - max) and position of the first maximum over a logits row; the building blocks of sampling.
+  // Merges partial results of attention over `num_segments` segments, in order (attention.h).
+  void (*merge_attention)(const AttentionArgs* args, int32_t num_segments);
+  // Largest value of a logits row, its first position, and whether all values are finite.
   void (*row_max)(const float* x, int32_t n, float* max, int32_t* argmax, bool* finite);
-  double (*sum_exp)(const float* x, int32_t n, float max, float inverse_temperature);
+  // weights[i] = exp((x[i] - max) / temperature) in double precision, the same bits on every instruction set (sampling-inl.h).
+  void (*exact_weights)(const double* x, int32_t n, double max, double temperature, double* weights);
 };
 
 const Kernels* kernels_avx512();    // null when the compiler did not build it

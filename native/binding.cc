@@ -1,0 +1,435 @@
+// The addon's functions: unwrap, check, call. src/device/cpu/addon.ts describes them. Work runs on the device's own threads; its
+// end comes back through one thread-safe function per device and settles a promise. No C++ exception leaves this file.
+#include <node_api.h>
+
+#include <cstring>
+#include <memory>
+#include <new>
+#include <string>
+
+#include "napi-values.h"
+#include "parse.h"
+#include "runtime/device.h"
+
+namespace pagoda {
+namespace {
+
+struct Handle {
+  std::unique_ptr<Device> device;
+  napi_threadsafe_function finished = nullptr;
+  napi_ref self = nullptr;  // strong while something is pending
+  napi_env env = nullptr;
+  int num_pending = 0;
+  bool disposed = false;
+  bool step_running[kNumStepSlots] = {};
+};
+
+// One pending promise.
+struct Pending {
+  Handle* handle;
+  napi_deferred deferred;
+  std::string error;
+  int step_slot = -1;
+  bool disposes = false;
+  std::unique_ptr<std::vector<float>> logits;
+};
+
+napi_value make_error(napi_env env, const std::string& message, const char* code) {
+  napi_value text = nullptr, code_value = nullptr, error = nullptr;
+  napi_create_string_utf8(env, message.c_str(), message.size(), &text);
+  napi_create_string_utf8(env, code, NAPI_AUTO_LENGTH, &code_value);
+  napi_create_error(env, code_value, text, &error);
+  return error;
+}
+
+// Runs the body of an exported function and turns C++ exceptions into JavaScript ones.
+template <typename F>
+napi_value guarded(napi_env env, F body) {
+  std::string message;
+  const char* code = "invalid";
+  try {
+    return body();
+  } catch (const InvalidArgument& e) {
+    message = e.what();
+  } catch (const std::bad_alloc&) {
+    message = "out of memory";
+    code = "out_of_memory";
+  } catch (const std::exception& e) {
+    message = e.what();
+    code = "failed";
+  } catch (...) {
+    message = "unknown native error";
+    code = "failed";
+  }
+  bool pending = false;
+  napi_is_exception_pending(env, &pending);
+  if (!pending) napi_throw(env, make_error(env, message, code));
+  return nullptr;
+}
+
+struct Arguments {
+  napi_value values[4] = {};
+  size_t count = 4;
+  Arguments(napi_env env, napi_callback_info info, size_t wanted) {
+    check(napi_get_cb_info(env, info, &count, values, nullptr, nullptr), "arguments");
+    if (count < wanted) throw InvalidArgument("too few arguments");
+  }
+};
+
+constexpr napi_type_tag kHandleTag = {0x7061676f64612d63ull, 0x70752d6465766963ull};
+
+Handle* unwrap(napi_env env, napi_value value) {
+  bool tagged = false;
+  napi_valuetype type = napi_undefined;
+  check(napi_typeof(env, value, &type), "handle");
+  void* data = nullptr;
+  if (type != napi_external || napi_check_object_type_tag(env, value, &kHandleTag, &tagged) != napi_ok || !tagged || napi_get_value_external(env, value, &data) != napi_ok) {
+    throw InvalidArgument("the first argument is no device handle");
+  }
+  Handle* handle = static_cast<Handle*>(data);
+  if (handle->disposed) throw InvalidArgument("the device was disposed");
+  return handle;
+}
+
+Executor& executor(Handle* handle) {
+  if (!handle->device->executor()) throw InvalidArgument("the device has no plan yet");
+  return *handle->device->executor();
+}
+
+napi_value number(napi_env env, double value) {
+  napi_value result = nullptr;
+  check(napi_create_double(env, value, &result), "result");
+  return result;
+}
+
+void free_device(Handle* handle) {
+  handle->disposed = true;
+  handle->device.reset();
+}
+
+// At the end of the environment: threads must be gone before the thread-safe function is.
+void at_exit(void* data) {
+  Handle* handle = static_cast<Handle*>(data);
+  free_device(handle);
+  if (handle->finished) napi_release_threadsafe_function(handle->finished, napi_tsfn_abort);
+  handle->finished = nullptr;
+}
+
+void finalize_handle(napi_env env, void* data, void*) {
+  Handle* handle = static_cast<Handle*>(data);
+  napi_remove_env_cleanup_hook(env, at_exit, handle);
+  free_device(handle);
+  if (handle->finished) napi_release_threadsafe_function(handle->finished, napi_tsfn_abort);
+  if (handle->self) napi_delete_reference(env, handle->self);
+  delete handle;
+}
+
+void settle(napi_env env, Pending& pending) {
+  if (!pending.error.empty()) {
+    const bool memory = pending.error.rfind("out of memory", 0) == 0;
+    napi_reject_deferred(env, pending.deferred, make_error(env, pending.error, memory ? "out_of_memory" : "failed"));
+    return;
+  }
+  napi_value result = nullptr;
+  napi_get_undefined(env, &result);
+  if (pending.logits) {
+    napi_value buffer = nullptr;
+    void* data = nullptr;
+    const size_t bytes = pending.logits->size() * sizeof(float);
+    if (napi_create_arraybuffer(env, bytes, &data, &buffer) != napi_ok || napi_create_typedarray(env, napi_float32_array, pending.logits->size(), buffer, 0, &result) != napi_ok) {
+      napi_reject_deferred(env, pending.deferred, make_error(env, "out of memory for the logits", "out_of_memory"));
+      return;
+    }
+    if (bytes > 0) std::memcpy(data, pending.logits->data(), bytes);
+  }
+  napi_resolve_deferred(env, pending.deferred, result);
+}
+
+// On the JavaScript thread, for each finished job.
+void on_finished(napi_env env, napi_value, void*, void* data) {
+  std::unique_ptr<Pending> pending(static_cast<Pending*>(data));
+  if (!env) return;
+  Handle* handle = pending->handle;
+  if (pending->step_slot >= 0) handle->step_running[pending->step_slot] = false;
+  if (pending->disposes) free_device(handle);
+  if (--handle->num_pending == 0) {
+    napi_unref_threadsafe_function(env, handle->finished);
+    napi_reference_unref(env, handle->self, nullptr);
+  }
+  settle(env, *pending);
+}
+
+// Makes the promise of a job; `finish` of the result is what the leader calls.
+napi_value start(napi_env env, napi_value external, Handle* handle, std::unique_ptr<Pending> pending, const std::function<void(Pending*, Device::Done)>& queue) {
+  napi_value promise = nullptr;
+  check(napi_create_promise(env, &pending->deferred, &promise), "promise");
+  pending->handle = handle;
+  if (handle->num_pending++ == 0) {
+    if (!handle->self) napi_create_reference(env, external, 0, &handle->self);
+    napi_reference_ref(env, handle->self, nullptr);
+    napi_ref_threadsafe_function(env, handle->finished);
+  }
+  if (pending->step_slot >= 0) handle->step_running[pending->step_slot] = true;
+  Pending* raw = pending.release();
+  queue(raw, [raw](const std::string& error) {
+    raw->error = error;
+    if (napi_call_threadsafe_function(raw->handle->finished, raw, napi_tsfn_blocking) != napi_ok) delete raw;
+  });
+  return promise;
+}
+
+napi_value info(napi_env env, napi_callback_info) {
+  return guarded(env, [&] {
+    napi_value result = nullptr, list = nullptr;
+    check(napi_create_object(env, &result), "result");
+    check(napi_create_array(env, &list), "result");
+    uint32_t i = 0;
+    for (const std::string& isa : usable_isas()) {
+      napi_value name = nullptr;
+      check(napi_create_string_utf8(env, isa.c_str(), isa.size(), &name), "result");
+      check(napi_set_element(env, list, i++, name), "result");
+    }
+    check(napi_set_named_property(env, result, "isas", list), "result");
+    return result;
+  });
+}
+
+napi_value create(napi_env env, napi_callback_info callback) {
+  return guarded(env, [&] {
+    const Arguments arguments(env, callback, 1);
+    const Object options(env, arguments.values[0], "options");
+    const std::string isa = options.string("isa");
+    const int num_threads = options.int32("numThreads", 1, 1024);
+    auto handle = std::make_unique<Handle>();
+    handle->env = env;
+    handle->device = std::make_unique<Device>(isa, num_threads);
+    napi_value name = nullptr, result = nullptr;
+    check(napi_create_string_utf8(env, "pagoda", NAPI_AUTO_LENGTH, &name), "name");
+    check(napi_create_threadsafe_function(env, nullptr, nullptr, name, 0, 1, nullptr, nullptr, nullptr, on_finished, &handle->finished), "thread-safe function");
+    napi_unref_threadsafe_function(env, handle->finished);
+    check(napi_create_external(env, handle.get(), finalize_handle, nullptr, &result), "handle");
+    Handle* owned = handle.release();
+    napi_add_env_cleanup_hook(env, at_exit, owned);
+    check(napi_type_tag_object(env, result, &kHandleTag), "handle");
+    return result;
+  });
+}
+
+napi_value device_info(napi_env env, napi_callback_info callback) {
+  return guarded(env, [&] {
+    const Arguments arguments(env, callback, 1);
+    Handle* handle = unwrap(env, arguments.values[0]);
+    napi_value result = nullptr, isa = nullptr;
+    check(napi_create_object(env, &result), "result");
+    check(napi_create_string_utf8(env, handle->device->kernels().isa, NAPI_AUTO_LENGTH, &isa), "isa");
+    check(napi_set_named_property(env, result, "isa", isa), "result");
+    check(napi_set_named_property(env, result, "numThreads", number(env, handle->device->num_threads())), "result");
+    check(napi_set_named_property(env, result, "weightBytes", number(env, static_cast<double>(handle->device->weight_bytes()))), "result");
+    return result;
+  });
+}
+
+napi_value load_weight(napi_env env, napi_callback_info callback) {
+  return guarded(env, [&] {
+    const Arguments arguments(env, callback, 2);
+    Handle* handle = unwrap(env, arguments.values[0]);
+    WeightSource source = parse_weight(Object(env, arguments.values[1], "weight"));
+    return start(env, arguments.values[0], handle, std::make_unique<Pending>(), [&](Pending*, Device::Done done) { handle->device->queue_load(std::move(source), std::move(done)); });
+  });
+}
+
+napi_value set_plan(napi_env env, napi_callback_info callback) {
+  return guarded(env, [&] {
+    const Arguments arguments(env, callback, 2);
+    Handle* handle = unwrap(env, arguments.values[0]);
+    Plan plan = parse_plan(Object(env, arguments.values[1], "plan"));
+    return start(env, arguments.values[0], handle, std::make_unique<Pending>(), [&](Pending*, Device::Done done) { handle->device->queue_plan(std::move(plan), std::move(done)); });
+  });
+}
+
+napi_value allocate_kv(napi_env env, napi_callback_info callback) {
+  return guarded(env, [&]() -> napi_value {
+    const Arguments arguments(env, callback, 2);
+    Handle* handle = unwrap(env, arguments.values[0]);
+    const Object options(env, arguments.values[1], "options");
+    if (handle->num_pending > 0) throw InvalidArgument("the KV pool cannot be reserved while work is running");
+    executor(handle).allocate_kv(options.integer("numBlocks", 2, INT32_MAX));
+    return nullptr;
+  });
+}
+
+napi_value add_sequence(napi_env env, napi_callback_info callback) {
+  return guarded(env, [&]() -> napi_value {
+    const Arguments arguments(env, callback, 2);
+    Handle* handle = unwrap(env, arguments.values[0]);
+    handle->device->queue_add(parse_sequence(Object(env, arguments.values[1], "sequence"), executor(handle).plan()));
+    return nullptr;
+  });
+}
+
+napi_value remove_sequence(napi_env env, napi_callback_info callback) {
+  return guarded(env, [&]() -> napi_value {
+    const Arguments arguments(env, callback, 2);
+    Handle* handle = unwrap(env, arguments.values[0]);
+    const Object options(env, arguments.values[1], "options");
+    handle->device->queue_remove(options.int32("slot", 0, executor(handle).plan().limits.max_seqs - 1));
+    return nullptr;
+  });
+}
+
+int step_slot(napi_env env, napi_value value, Handle* handle) {
+  int32_t slot = -1;
+  check(napi_get_value_int32(env, value, &slot), "step slot");
+  if (slot < 0 || slot >= kNumStepSlots || handle->step_running[slot]) throw InvalidArgument("the step slot is out of range or in use");
+  return slot;
+}
+
+napi_value submit_step(napi_env env, napi_callback_info callback) {
+  return guarded(env, [&] {
+    const Arguments arguments(env, callback, 3);
+    Handle* handle = unwrap(env, arguments.values[0]);
+    const int slot = step_slot(env, arguments.values[1], handle);
+    const Executor& e = executor(handle);
+    if (e.num_blocks() == 0) throw InvalidArgument("the KV pool is not reserved");
+    parse_batch(Object(env, arguments.values[2], "batch"), e.plan(), e.num_blocks(), &handle->device->step(slot).in);
+    auto pending = std::make_unique<Pending>();
+    pending->step_slot = slot;
+    return start(env, arguments.values[0], handle, std::move(pending), [&](Pending*, Device::Done done) { handle->device->queue_step(slot, std::move(done)); });
+  });
+}
+
+// Counts first, so that JavaScript can make room: [top entries, prompt rows, prompt top entries].
+napi_value step_counts(napi_env env, napi_callback_info callback) {
+  return guarded(env, [&]() -> napi_value {
+    const Arguments arguments(env, callback, 3);
+    Handle* handle = unwrap(env, arguments.values[0]);
+    const Step& step = handle->device->step(step_slot(env, arguments.values[1], handle));
+    const Object result(env, arguments.values[2], "counts");
+    const Span<double> counts = result.doubles("values");
+    if (counts.length < 7) throw InvalidArgument("values is too short");
+    size_t top = 0, prompt_top = 0;
+    for (int32_t s = 0; s < step.in.num_seqs; s++) top += step.out.rows[s].top_tokens.size();
+    for (size_t r = 0; r < step.out.num_prompt_rows; r++) prompt_top += step.out.prompt_rows[r].top_tokens.size();
+    const StepTimes& times = step.out.times;
+    const double values[7] = {static_cast<double>(top), static_cast<double>(step.out.num_prompt_rows), static_cast<double>(prompt_top), times.total, times.attention, times.linear, times.sampling};
+    std::memcpy(counts.data, values, sizeof(values));
+    return nullptr;
+  });
+}
+
+template <typename T>
+Span<T> at_least(Span<T> span, size_t wanted, const char* what) {
+  if (span.length < wanted) throw InvalidArgument(std::string(what) + " is too short");
+  return span;
+}
+
+void read_sampled_rows(const Step& step, const Object& result) {
+  const size_t seqs = step.in.num_seqs;
+  size_t top = 0;
+  for (size_t s = 0; s < seqs; s++) top += step.out.rows[s].top_tokens.size();
+  const Span<int32_t> tokens = at_least(result.int32s("sampledTokens"), seqs, "sampledTokens");
+  const Span<float> logprobs = at_least(result.floats("sampledLogprobs"), seqs, "sampledLogprobs");
+  const Span<int32_t> ranks = at_least(result.int32s("sampledRanks"), seqs, "sampledRanks");
+  const Span<uint8_t> faults = at_least(result.uint8s("faults"), seqs, "faults");
+  const Span<int32_t> top_start = at_least(result.int32s("topStart"), seqs + 1, "topStart");
+  const Span<int32_t> top_tokens = at_least(result.int32s("topTokens"), top, "topTokens");
+  const Span<float> top_logprobs = at_least(result.floats("topLogprobs"), top, "topLogprobs");
+  int32_t at = 0;
+  for (size_t s = 0; s < seqs; s++) {
+    const SampledRow& row = step.out.rows[s];
+    tokens.data[s] = row.token;
+    logprobs.data[s] = row.logprob;
+    ranks.data[s] = row.rank;
+    faults.data[s] = row.fault ? 1 : 0;
+    top_start.data[s] = at;
+    for (size_t i = 0; i < row.top_tokens.size(); i++, at++) {
+      top_tokens.data[at] = row.top_tokens[i];
+      top_logprobs.data[at] = row.top_logprobs[i];
+    }
+  }
+  top_start.data[seqs] = at;
+}
+
+void read_prompt_rows(const Step& step, const Object& result) {
+  const size_t rows = step.out.num_prompt_rows;
+  size_t top = 0;
+  for (size_t r = 0; r < rows; r++) top += step.out.prompt_rows[r].top_tokens.size();
+  const Span<int32_t> fields = at_least(result.int32s("promptFields"), rows * 5, "promptFields");
+  const Span<float> logprobs = at_least(result.floats("promptLogprobs"), rows, "promptLogprobs");
+  const Span<int32_t> top_tokens = at_least(result.int32s("promptTopTokens"), top, "promptTopTokens");
+  const Span<float> top_logprobs = at_least(result.floats("promptTopLogprobs"), top, "promptTopLogprobs");
+  size_t at = 0;
+  for (size_t r = 0; r < rows; r++) {
+    const PromptRow& row = step.out.prompt_rows[r];
+    const int32_t values[5] = {row.seq, row.position, row.token, row.rank, static_cast<int32_t>(row.top_tokens.size())};
+    std::memcpy(fields.data + r * 5, values, sizeof(values));
+    logprobs.data[r] = row.logprob;
+    for (size_t i = 0; i < row.top_tokens.size(); i++, at++) {
+      top_tokens.data[at] = row.top_tokens[i];
+      top_logprobs.data[at] = row.top_logprobs[i];
+    }
+  }
+}
+
+napi_value read_step(napi_env env, napi_callback_info callback) {
+  return guarded(env, [&]() -> napi_value {
+    const Arguments arguments(env, callback, 3);
+    Handle* handle = unwrap(env, arguments.values[0]);
+    const Step& step = handle->device->step(step_slot(env, arguments.values[1], handle));
+    const Object result(env, arguments.values[2], "result");
+    read_sampled_rows(step, result);
+    if (step.out.num_prompt_rows > 0) read_prompt_rows(step, result);
+    return nullptr;
+  });
+}
+
+napi_value logits(napi_env env, napi_callback_info callback) {
+  return guarded(env, [&] {
+    const Arguments arguments(env, callback, 2);
+    Handle* handle = unwrap(env, arguments.values[0]);
+    const Plan& plan = executor(handle).plan();
+    std::vector<int32_t> tokens = Object(env, arguments.values[1], "options").int32_vector("tokenIds");
+    if (tokens.empty() || tokens.size() > static_cast<size_t>(plan.limits.max_model_len)) throw InvalidArgument("tokenIds must have 1 to max-model-len entries");
+    for (int32_t id : tokens) if (id < 0 || id >= plan.vocab_size) throw InvalidArgument("a token id is outside the vocabulary");
+    auto pending = std::make_unique<Pending>();
+    pending->logits = std::make_unique<std::vector<float>>();
+    return start(env, arguments.values[0], handle, std::move(pending), [&](Pending* raw, Device::Done done) { handle->device->queue_logits(std::move(tokens), raw->logits.get(), std::move(done)); });
+  });
+}
+
+napi_value dispose(napi_env env, napi_callback_info callback) {
+  return guarded(env, [&] {
+    const Arguments arguments(env, callback, 1);
+    Handle* handle = unwrap(env, arguments.values[0]);
+    auto pending = std::make_unique<Pending>();
+    pending->disposes = true;
+    const napi_value promise = start(env, arguments.values[0], handle, std::move(pending), [&](Pending*, Device::Done done) { handle->device->queue_nothing(std::move(done)); });
+    handle->disposed = true;
+    return promise;
+  });
+}
+
+napi_value initialise(napi_env env, napi_value exports) {
+  const napi_property_descriptor functions[] = {
+      {"info", nullptr, info, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
+      {"create", nullptr, create, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
+      {"deviceInfo", nullptr, device_info, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
+      {"loadWeight", nullptr, load_weight, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
+      {"setPlan", nullptr, set_plan, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
+      {"allocateKv", nullptr, allocate_kv, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
+      {"addSequence", nullptr, add_sequence, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
+      {"removeSequence", nullptr, remove_sequence, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
+      {"submitStep", nullptr, submit_step, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
+      {"stepCounts", nullptr, step_counts, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
+      {"readStep", nullptr, read_step, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
+      {"logits", nullptr, logits, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
+      {"dispose", nullptr, dispose, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
+  };
+  napi_define_properties(env, exports, sizeof(functions) / sizeof(functions[0]), functions);
+  return exports;
+}
+
+}  // namespace
+}  // namespace pagoda
+
+NAPI_MODULE_INIT() { return pagoda::initialise(env, exports); }

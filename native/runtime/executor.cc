@@ -1,0 +1,407 @@
+#include "runtime/executor.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <stdexcept>
+
+namespace pagoda {
+namespace {
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+// Vectors of the last head may be read to the end of a 16-lane register.
+constexpr size_t kKvPadding = 64;
+
+}  // namespace
+
+Executor::Executor(const Kernels* kernels, ThreadPool* pool, const WeightStore* weights, Plan plan, Sampler* sampler)
+    : kernels_(kernels), pool_(pool), weights_(weights), plan_(std::move(plan)), sampler_(sampler) {
+  num_groups_ = static_cast<int32_t>(plan_.kv.groups.size());
+  attention_.resize(num_groups_);
+  group_heads_.assign(num_groups_, 1);
+  for (const Op& op : plan_.ops) {
+    if (op.kind == OpKind::Attention) group_heads_[plan_.kv.layer_group[op.layer]] = op.num_heads / plan_.kv.num_kv_heads;
+  }
+  for (const Op& op : plan_.ops) {
+    if (op.kind == OpKind::Attention && group_heads_[plan_.kv.layer_group[op.layer]] != op.num_heads / plan_.kv.num_kv_heads) {
+      throw std::runtime_error("layers of one KV group differ in their number of heads");
+    }
+  }
+  allocate_buffers();
+  make_rope_tables();
+}
+
+void Executor::allocate_buffers() {
+  const size_t max_tokens = static_cast<size_t>(plan_.limits.max_tokens);
+  for (const BufferSpec& spec : plan_.buffers) {
+    const size_t rows = spec.per_logit_row ? static_cast<size_t>(plan_.limits.logit_rows) : max_tokens;
+    if (spec.quantized) {
+      buffers_.emplace_back(kernels_->quantized_bytes(static_cast<int32_t>(rows), spec.cols));
+      quantized_.push_back({buffers_.back().data(), static_cast<int32_t>(rows), (spec.cols + 31) / 32 * 32});
+    } else {
+      buffers_.emplace_back(rows * spec.cols * sizeof(float));
+      quantized_.push_back({nullptr, 0, 0});
+    }
+  }
+  for (const Op& op : plan_.ops) {
+    const int32_t cols = std::max({op.cols, op.moe.expert_cols, op.moe.shared_cols, 16});
+    scratch_floats_ = std::max({scratch_floats_, kernels_->gemm_scratch_floats(cols), static_cast<size_t>(cols)});
+    if (op.kind == OpKind::Attention) {
+      scratch_floats_ = std::max(scratch_floats_, attention_scratch_floats(op.num_heads / plan_.kv.num_kv_heads, op.head_dim));
+    }
+  }
+  scratch_floats_ = (scratch_floats_ + 63) / 64 * 64;
+  scratch_ = AlignedBuffer(scratch_floats_ * sizeof(float) * pool_->num_threads());
+  moe_.allocate(plan_, *weights_, *kernels_, plan_.int8);
+  token_ids_.resize(max_tokens);
+  position_.resize(max_tokens);
+  token_seq_.resize(max_tokens);
+  thread_gemm_.resize(pool_->num_threads());
+  // Nothing may be allocated while the threads walk.
+  for (GemmPhase& gemm : thread_gemm_) gemm.reserve(plan_.ops.size());
+  size_t experts = 0;
+  for (const Op& op : plan_.ops) experts = std::max(experts, static_cast<size_t>(op.moe.num_experts));
+  gemm_.reserve(2 * experts + 4);
+}
+
+void Executor::make_rope_tables() {
+  const size_t rows = static_cast<size_t>(plan_.limits.max_model_len);
+  for (const RopeTableSpec& spec : plan_.tables) {
+    const size_t pairs = spec.inverse_frequencies.size();
+    RopeTable table{AlignedBuffer(rows * pairs * sizeof(float)), AlignedBuffer(rows * pairs * sizeof(float)), static_cast<int32_t>(pairs)};
+    std::atomic<size_t> next{0};
+    pool_->parallel([&](int) {
+      for (size_t first = next.fetch_add(64); first < rows; first = next.fetch_add(64)) {
+        for (size_t position = first; position < std::min(first + 64, rows); position++) {
+          for (size_t i = 0; i < pairs; i++) {
+            const double angle = static_cast<double>(position) * spec.inverse_frequencies[i];
+            table.cos.floats()[position * pairs + i] = static_cast<float>(std::cos(angle) * spec.magnitude);
+            table.sin.floats()[position * pairs + i] = static_cast<float>(std::sin(angle) * spec.magnitude);
+          }
+        }
+      }
+    });
+    tables_.push_back(std::move(table));
+  }
+}
+
+void Executor::allocate_kv(int64_t num_blocks) {
+  kv_ = AlignedBuffer(static_cast<size_t>(num_blocks) * plan_.kv.block_bytes() + kKvPadding);
+  num_blocks_ = num_blocks;
+}
+
+// Resolves tokens and positions and lists the work; false with step.out.error when the step cannot run.
+bool Executor::prepare(Step& step, const uint8_t* kv) {
+  const StepInput& in = step.in;
+  step.out.error.clear();
+  step.out.times = {};
+  step.out.num_prompt_rows = 0;
+  if (step.out.rows.size() < static_cast<size_t>(in.num_seqs)) step.out.rows.resize(in.num_seqs);
+  step_kv_ = kv;
+  for (int32_t s = 0; s < in.num_seqs; s++) {
+    SampledRow& row = step.out.rows[s];
+    row.token = -1;
+    row.logprob = 0;
+    row.rank = 0;
+    row.fault = false;
+    row.top_tokens.clear();
+    row.top_logprobs.clear();
+    if (!logits_out_ && !sampler_->has(in.slot[s])) {
+      step.out.error = "slot " + std::to_string(in.slot[s]) + " holds no sequence";
+      return false;
+    }
+    for (int32_t t = in.token_start[s]; t < in.token_start[s + 1]; t++) {
+      token_ids_[t] = in.token_ids[t] >= 0 ? in.token_ids[t] : sampler_->last_token(in.slot[s]);
+      position_[t] = in.num_computed[s] + (t - in.token_start[s]);
+      token_seq_[t] = s;
+    }
+  }
+  collect_logit_rows(step);
+  int64_t num_splits = 0, partial_floats = 0;
+  for (int32_t g = 0; g < num_groups_; g++) {
+    attention_[g].build(in, plan_, plan_.kv.groups[g].window, group_heads_[g], pool_->num_threads());
+    num_splits = std::max<int64_t>(num_splits, attention_[g].num_splits());
+    partial_floats = std::max(partial_floats, attention_[g].partial_floats());
+  }
+  const int64_t wanted = num_splits * plan_.kv.num_kv_heads;
+  if (wanted > split_capacity_) {
+    split_done_.reset(new std::atomic<int32_t>[wanted]);
+    for (int64_t i = 0; i < wanted; i++) split_done_[i].store(0);
+    split_capacity_ = wanted;
+  }
+  if (static_cast<size_t>(partial_floats) * sizeof(float) > partials_.bytes()) partials_ = AlignedBuffer(static_cast<size_t>(partial_floats) * sizeof(float));
+  for (std::atomic<int64_t>& counter : counters_) counter.store(0, std::memory_order_relaxed);
+  return true;
+}
+
+void Executor::collect_logit_rows(Step& step) {
+  const StepInput& in = step.in;
+  logit_rows_.clear();
+  for (int32_t s = 0; s < in.num_seqs; s++) {
+    const int32_t last = in.token_start[s + 1] - 1;
+    const bool all = in.logit_rows[s] == 2;
+    for (int32_t t = all ? in.token_start[s] : last; t <= last; t++) {
+      LogitRow row{s, t, -1, t == last && in.samples[s] != 0};
+      if (all && !logits_out_ && sampler_->wants_prompt_logprobs(in.slot[s])) {
+        const int32_t next = sampler_->prompt_token(in.slot[s], position_[t] + 1);
+        if (next >= 0) {
+          row.prompt_row = static_cast<int32_t>(step.out.num_prompt_rows++);
+          if (step.out.prompt_rows.size() < step.out.num_prompt_rows) step.out.prompt_rows.emplace_back();
+          PromptRow& prompt = step.out.prompt_rows[row.prompt_row];
+          prompt.seq = s;
+          prompt.position = position_[t] + 1;
+          prompt.token = next;
+          prompt.rank = 0;
+          prompt.top_tokens.clear();
+          prompt.top_logprobs.clear();
+        }
+      }
+      if (row.samples || row.prompt_row >= 0 || logits_out_) logit_rows_.push_back(row);
+    }
+  }
+}
+
+void Executor::run(Step& step) {
+  const double started = now();
+  if (!prepare(step, step_kv_override_ ? step_kv_override_ : kv_.data())) return;
+  pool_->parallel([&](int thread) {
+    Walker walker{thread, 0, scratch_.floats() + scratch_floats_ * thread};
+    walk(walker, step);
+    if (thread == 0) {
+      step.out.times.linear = walker.linear;
+      step.out.times.attention = walker.attention;
+      step.out.times.sampling = walker.sampling;
+    }
+  });
+  step.out.times.total = now() - started;
+}
+
+void Executor::run_logits(const std::vector<int32_t>& tokens, std::vector<float>* out) {
+  const KvSpec& kv = plan_.kv;
+  const int32_t num_tokens = static_cast<int32_t>(tokens.size());
+  const int32_t blocks = (num_tokens + kv.block_size - 1) / kv.block_size;
+  AlignedBuffer pool(static_cast<size_t>(blocks) * num_groups_ * kv.block_bytes() + kKvPadding);
+  out->resize(static_cast<size_t>(num_tokens) * plan_.vocab_size);
+  Step step;
+  StepInput& in = step.in;
+  in.num_seqs = 1;
+  in.slot = {0};
+  in.logit_rows = {2};
+  in.samples = {0};
+  for (int32_t g = 0; g < num_groups_; g++) {
+    in.block_table_start.push_back(g * blocks);
+    for (int32_t b = 0; b < blocks; b++) in.block_tables.push_back(g * blocks + b);
+  }
+  in.block_table_start.push_back(num_groups_ * blocks);
+  logits_out_ = out;
+  step_kv_override_ = pool.data();
+  for (int32_t first = 0; first < num_tokens; first += plan_.limits.max_tokens) {
+    in.num_tokens = std::min(plan_.limits.max_tokens, num_tokens - first);
+    in.token_ids.assign(tokens.begin() + first, tokens.begin() + first + in.num_tokens);
+    in.token_start = {0, in.num_tokens};
+    in.num_computed = {first};
+    run(step);
+  }
+  logits_out_ = nullptr;
+  step_kv_override_ = nullptr;
+}
+
+std::atomic<int64_t>& Executor::begin_phase(Walker& walker) {
+  // Three counters in turn: while a phase runs, nobody can still be in the phase two before it, whose counter comes next.
+  const uint32_t phase = walker.phase++;
+  if (walker.thread == 0) counters_[(phase + 1) % 3 * 8].store(0, std::memory_order_relaxed);
+  return counters_[phase % 3 * 8];
+}
+
+void Executor::walk(Walker& walker, Step& step) {
+  for (int32_t p = 0; p < plan_.num_token_phases; p++) run_phase(walker, step, plan_.phases[p]);
+  const int32_t num_rows = static_cast<int32_t>(logit_rows_.size());
+  for (int32_t first = 0; first < num_rows; first += plan_.limits.logit_rows) {
+    if (walker.thread == 0) {
+      chunk_first_ = first;
+      chunk_rows_ = std::min(plan_.limits.logit_rows, num_rows - first);
+    }
+    pool_->barrier(walker.thread);
+    for (size_t p = plan_.num_token_phases; p < plan_.phases.size(); p++) run_phase(walker, step, plan_.phases[p]);
+  }
+}
+
+void Executor::run_phase(Walker& walker, Step& step, const Phase& phase) {
+  const Op& op = plan_.ops[phase.first];
+  const int32_t num_rows = phase.per_logit_row ? chunk_rows_ : step.in.num_tokens;
+  const double started = walker.thread == 0 ? now() : 0;
+  double* bucket = nullptr;
+  switch (op.kind) {
+    case OpKind::Linear:
+      linear_phase(walker, phase, num_rows);
+      bucket = &walker.linear;
+      break;
+    case OpKind::Attention:
+      attention_phase(walker, op, step);
+      bucket = &walker.attention;
+      break;
+    case OpKind::Moe:
+      moe_phase(walker, op, num_rows);
+      bucket = &walker.linear;
+      break;
+    case OpKind::Sample:
+      sample_phase(walker, op, step);
+      bucket = &walker.sampling;
+      break;
+    default:
+      for_rows(walker, num_rows, [&](int32_t r) {
+        for (int32_t i = phase.first; i < phase.last; i++) row_op(plan_.ops[i], step, r, walker.scratch);
+      });
+  }
+  if (walker.thread == 0 && bucket) *bucket += now() - started;
+}
+
+void Executor::row_op(const Op& op, const Step& step, int32_t r, float* scratch) {
+  const int32_t cols = op.cols;
+  switch (op.kind) {
+    case OpKind::Embed: {
+      float* out = row(op.out, cols, r);
+      kernels_->dequantize_row(&weights_->matrix(op.weight).parts[0], token_ids_[r], out);
+      if (op.scale != 1.0f) for (int32_t c = 0; c < cols; c++) out[c] *= op.scale;
+      return;
+    }
+    case OpKind::AddPosition: {
+      kernels_->dequantize_row(&weights_->matrix(op.weight).parts[0], position_[r] + op.offset, scratch);
+      kernels_->add(row(op.out, cols, r), scratch, row(op.out, cols, r), cols);
+      return;
+    }
+    case OpKind::RmsNorm:
+      return kernels_->rms_norm(row(op.in, cols, r), row(op.out, cols, r), weights_->vector(op.weight), cols, op.group_cols, op.eps);
+    case OpKind::LayerNorm:
+      return kernels_->layer_norm(row(op.in, cols, r), row(op.out, cols, r), weights_->vector(op.weight), op.bias >= 0 ? weights_->vector(op.bias) : nullptr, cols, op.eps);
+    case OpKind::Quantize:
+      return kernels_->quantize_rows(&quantized_[op.q], row(op.in, cols, 0), cols, r, r + 1);
+    case OpKind::Rope: {
+      const RopeTable& table = tables_[op.table];
+      const size_t at = static_cast<size_t>(position_[r]) * table.pairs;
+      return kernels_->rope(row(op.in, cols, r), op.num_heads, op.head_dim, op.rotary_dim, op.interleaved, table.cos.floats() + at, table.sin.floats() + at);
+    }
+    case OpKind::KvWrite: {
+      const KvSpec& kv = plan_.kv;
+      const StepInput& in = step.in;
+      const int32_t width = kv.num_kv_heads * kv.head_dim, group = kv.layer_group[op.layer];
+      const int32_t* blocks = in.block_tables.data() + in.block_table_start[token_seq_[r] * num_groups_ + group];
+      const size_t block = static_cast<size_t>(blocks[position_[r] / kv.block_size]);
+      uint8_t* place = const_cast<uint8_t*>(step_kv_) + block * kv.block_bytes() + kv.layer_index[op.layer] * kv.layer_bytes();
+      return kernels_->kv_write(place, kv.block_size, position_[r] % kv.block_size, row(op.in, width, r), row(op.in2, width, r), kv.num_kv_heads, kv.head_dim, kv.type);
+    }
+    case OpKind::GatedActivation:
+      return kernels_->gated_activation(row(op.in, cols, r), row(op.in2, cols, r), row(op.out, cols, r), cols, op.activation);
+    case OpKind::Activation:
+      return kernels_->activation(row(op.in, cols, r), row(op.out, cols, r), cols, op.activation);
+    case OpKind::Add:
+      return kernels_->add(row(op.in, cols, r), row(op.in2, cols, r), row(op.out, cols, r), cols);
+    case OpKind::SelectRows:
+      std::memcpy(row(op.out, cols, r), row(op.in, cols, logit_rows_[chunk_first_ + r].token), sizeof(float) * cols);
+      return;
+    case OpKind::Softcap:
+      return kernels_->softcap(row(op.in, cols, r), cols, op.cap);
+    default:
+      return;
+  }
+}
+
+void Executor::linear_phase(Walker& walker, const Phase& phase, int32_t num_rows) {
+  std::atomic<int64_t>& next = begin_phase(walker);
+  GemmPhase& gemm = thread_gemm_[walker.thread];
+  gemm.clear();
+  for (int32_t i = phase.first; i < phase.last; i++) {
+    const Op& op = plan_.ops[i];
+    const PackedWeight& weight = weights_->matrix(op.weight).parts[0];
+    GemmArgs args{};
+    args.weight = &weight;
+    args.x = op.q >= 0 ? nullptr : row(op.in, op.cols, 0);
+    args.x_stride = op.cols;
+    args.q = op.q >= 0 ? &quantized_[op.q] : nullptr;
+    args.row_end = num_rows;
+    args.panel_end = weight.num_panels;
+    args.out = row(op.out, weight.rows, 0);
+    args.out_stride = weight.rows;
+    args.bias = op.bias >= 0 ? weights_->vector(op.bias) : nullptr;
+    args.accumulate = op.accumulate;
+    gemm.add(args, pool_->num_threads());
+  }
+  gemm.run(*kernels_, next, walker.scratch);
+  end_phase(walker);
+}
+
+void Executor::attention_phase(Walker& walker, const Op& op, const Step& step) {
+  std::atomic<int64_t>& next = begin_phase(walker);
+  const std::vector<AttentionItem>& items = attention_[plan_.kv.layer_group[op.layer]].items();
+  const int32_t kv_heads = plan_.kv.num_kv_heads;
+  const int64_t total = static_cast<int64_t>(items.size()) * kv_heads;
+  for (int64_t i = next.fetch_add(1); i < total; i = next.fetch_add(1)) {
+    attention_item(op, step, items[i / kv_heads], static_cast<int32_t>(i % kv_heads), walker.scratch);
+  }
+  end_phase(walker);
+}
+
+void Executor::attention_item(const Op& op, const Step& step, const AttentionItem& item, int32_t kv_head, float* scratch) {
+  const KvSpec& kv = plan_.kv;
+  const int32_t group_index = kv.layer_group[op.layer];
+  const int32_t group = op.num_heads / kv.num_kv_heads;
+  const int32_t width = op.num_heads * op.head_dim;
+  AttentionArgs args{};
+  args.q = row(op.in, width, item.first_token) + static_cast<size_t>(kv_head) * group * op.head_dim;
+  args.q_stride = width;
+  args.out = row(op.out, width, item.first_token) + static_cast<size_t>(kv_head) * group * op.head_dim;
+  args.out_stride = width;
+  args.num_tokens = item.num_tokens;
+  args.group = group;
+  args.head_dim = op.head_dim;
+  args.position = item.position;
+  args.window = kv.groups[group_index].window;
+  args.scale = op.scale;
+  args.softcap = op.cap;
+  args.block_table = step.in.block_tables.data() + step.in.block_table_start[item.seq * num_groups_ + group_index];
+  args.kv = step_kv_ + kv.layer_index[op.layer] * kv.layer_bytes() + kv_head * kv.head_bytes();
+  args.block_bytes = kv.block_bytes();
+  args.block_size = kv.block_size;
+  args.type = kv.type;
+  args.scratch = scratch;
+  if (item.split < 0) return kernels_->attention(&args);
+  args.partial_stride = attention_partial_floats(op.head_dim);
+  const size_t segment_floats = args.partial_stride * item.num_tokens * group;
+  float* first = partials_.floats() + item.partial_offset + segment_floats * item.num_segments * kv_head;
+  const int32_t first_visible = args.window > 0 ? std::max(0, item.position - args.window + 1) : 0;
+  const int32_t place = item.segment - first_visible / kAttentionSegment;
+  args.partial = first + segment_floats * place;
+  args.segment_begin = item.segment;
+  args.segment_end = item.segment + 1;
+  kernels_->attention(&args);
+  // Whoever finishes last merges all segments, in order.
+  std::atomic<int32_t>& done = split_done_[static_cast<size_t>(item.split) * kv.num_kv_heads + kv_head];
+  if (done.fetch_add(1, std::memory_order_acq_rel) + 1 < item.num_segments) return;
+  done.store(0, std::memory_order_relaxed);
+  args.partial = first;
+  kernels_->merge_attention(&args, item.num_segments);
+}
+
+void Executor::sample_phase(Walker& walker, const Op& op, Step& step) {
+  for_rows(walker, chunk_rows_, [&](int32_t r) {
+    const LogitRow& info = logit_rows_[chunk_first_ + r];
+    float* logits = row(op.in, op.cols, r);
+    if (logits_out_) {
+      std::memcpy(logits_out_->data() + static_cast<size_t>(position_[info.token]) * op.cols, logits, sizeof(float) * op.cols);
+      return;
+    }
+    const int32_t slot = step.in.slot[info.seq];
+    try {
+      if (info.prompt_row >= 0 && !sampler_->score_prompt_token(walker.thread, slot, logits, &step.out.prompt_rows[info.prompt_row])) {
+        step.out.rows[info.seq].fault = true;
+      }
+      if (info.samples) sampler_->sample(walker.thread, slot, logits, &step.out.rows[info.seq]);
+    } catch (...) {  // out of memory: this sequence ends in an error, the others go on
+      step.out.rows[info.seq].fault = true;
+    }
+  });
+}
+
+}  // namespace pagoda

@@ -1,0 +1,125 @@
+// Runs a plan: all threads walk through the phases of a step together, claim work inside a phase and meet at a barrier after it.
+// The phases after the rows were selected run once per chunk of `logit_rows` rows. Only the leader thread calls it.
+#pragma once
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "runtime/attention-items.h"
+#include "runtime/gemm-phase.h"
+#include "runtime/memory.h"
+#include "runtime/moe.h"
+#include "runtime/plan.h"
+#include "runtime/sampler.h"
+#include "runtime/step.h"
+#include "runtime/thread-pool.h"
+#include "runtime/weight-store.h"
+
+namespace pagoda {
+
+class Executor {
+ public:
+  // The plan has been checked against the weights.
+  Executor(const Kernels* kernels, ThreadPool* pool, const WeightStore* weights, Plan plan, Sampler* sampler);
+
+  const Plan& plan() const { return plan_; }
+  void allocate_kv(int64_t num_blocks);
+  int64_t num_blocks() const { return num_blocks_; }
+  // Runs one step; the input has been checked against the limits and the KV pool.
+  void run(Step& step);
+  // Logits [T, vocabulary] of a prompt run in a cache of its own.
+  void run_logits(const std::vector<int32_t>& tokens, std::vector<float>* out);
+
+ private:
+  // A thread's way through the phases; all threads count alike.
+  struct Walker {
+    int thread;
+    uint32_t phase = 0;
+    float* scratch;
+    double linear = 0, attention = 0, sampling = 0;
+  };
+  struct LogitRow {
+    int32_t seq, token;  // token: row of the step
+    int32_t prompt_row;  // index of the prompt row it fills, or -1
+    bool samples;
+  };
+
+  std::atomic<int64_t>& begin_phase(Walker& walker);
+  void end_phase(Walker& walker) { pool_->barrier(walker.thread); }
+  template <typename F>
+  void for_rows(Walker& walker, int32_t num_rows, F f);
+
+  void allocate_buffers();
+  void make_rope_tables();
+  bool prepare(Step& step, const uint8_t* kv);
+  void collect_logit_rows(Step& step);
+  void walk(Walker& walker, Step& step);
+  void run_phase(Walker& walker, Step& step, const Phase& phase);
+  void row_op(const Op& op, const Step& step, int32_t row, float* scratch);
+  void linear_phase(Walker& walker, const Phase& phase, int32_t num_rows);
+  void attention_phase(Walker& walker, const Op& op, const Step& step);
+  void attention_item(const Op& op, const Step& step, const AttentionItem& item, int32_t kv_head, float* scratch);
+  void sample_phase(Walker& walker, const Op& op, Step& step);
+  void moe_phase(Walker& walker, const Op& op, int32_t num_rows);
+  void gather_expert_rows(Walker& walker, const Op& op, int32_t num_rows);
+  void add_expert_products(const Op& op, int32_t num_rows, bool down);
+  void activate_expert_rows(Walker& walker, const Op& op, int32_t num_rows);
+  void combine_experts(Walker& walker, const Op& op, int32_t num_rows);
+
+  float* row(int buffer, int32_t cols, int32_t index) const { return buffers_[buffer].floats() + static_cast<size_t>(index) * cols; }
+  bool int8(int weight) const { return plan_.int8 && kernels_->uses_int8(weights_->matrix(weight).format); }
+
+  const Kernels* kernels_;
+  ThreadPool* pool_;
+  const WeightStore* weights_;
+  Plan plan_;
+  Sampler* sampler_;
+
+  std::vector<AlignedBuffer> buffers_;
+  std::vector<QuantizedRows> quantized_;  // same indexes; data null for float buffers
+  AlignedBuffer scratch_;
+  size_t scratch_floats_ = 0;  // per thread
+  struct RopeTable {
+    AlignedBuffer cos, sin;  // [max_model_len][pairs]
+    int32_t pairs;
+  };
+  std::vector<RopeTable> tables_;
+  MoeBuffers moe_;
+  
+  AlignedBuffer kv_;
+  int64_t num_blocks_ = 0;
+
+  // Of the running step.
+  const uint8_t* step_kv_ = nullptr;
+  int32_t num_groups_ = 1;
+  std::vector<int32_t> token_ids_, position_, token_seq_;
+  std::vector<LogitRow> logit_rows_;
+  int32_t chunk_first_ = 0, chunk_rows_ = 0;
+  std::vector<AttentionItems> attention_;  // per KV group
+  std::vector<int32_t> group_heads_;       // query heads per KV head, per KV group
+  std::unique_ptr<std::atomic<int32_t>[]> split_done_;
+  int64_t split_capacity_ = 0;
+  AlignedBuffer partials_;
+  const uint8_t* step_kv_override_ = nullptr;  // the private cache of run_logits
+  GemmPhase gemm_;                              // of the experts, filled by thread 0
+  std::vector<GemmPhase> thread_gemm_;          // of plain products, filled by each thread for itself
+  QuantizedRows moe_q_[4];                      // expert input, expert hidden, shared input, shared hidden
+  std::vector<float>* logits_out_ = nullptr;
+  alignas(64) std::atomic<int64_t> counters_[3 * 8];
+};
+
+// Calls f(row) for every row, in claimed runs; a phase of its own.
+template <typename F>
+void Executor::for_rows(Walker& walker, int32_t num_rows, F f) {
+  std::atomic<int64_t>& next = begin_phase(walker);
+  const int32_t grain = std::clamp(num_rows / (4 * pool_->num_threads()), 1, 16);
+  for (int64_t first = next.fetch_add(grain); first < num_rows; first = next.fetch_add(grain)) {
+    const int32_t last = static_cast<int32_t>(std::min<int64_t>(first + grain, num_rows));
+    for (int32_t row = static_cast<int32_t>(first); row < last; row++) f(row);
+  }
+  end_phase(walker);
+}
+
+}  // namespace pagoda

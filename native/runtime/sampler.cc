@@ -1,0 +1,355 @@
+#include "runtime/sampler.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "runtime/random.h"
+
+namespace pagoda {
+namespace {
+
+constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
+constexpr double kGreedyTemperature = 1e-5, kMinTemperature = 0.01, kMaxBias = 100;
+constexpr int32_t kSumChunk = 256;
+constexpr int32_t kMaxHeap = 2048;  // above it a top-k limit is found by partial sorting
+
+double join_lanes(const double* l) { return ((l[0] + l[4]) + (l[2] + l[6])) + ((l[1] + l[5]) + (l[3] + l[7])); }
+
+// Sum of one chunk in eight lanes, id modulo 8 (chunks start at multiples of 256).
+double lane_sum(const double* values, int32_t start, int32_t end) {
+  double lanes[8] = {};
+  int32_t i = start;
+  for (; i + 8 <= end; i += 8) for (int l = 0; l < 8; l++) lanes[l] += values[i + l];
+  for (; i < end; i++) lanes[(i - start) & 7] += values[i];
+  return join_lanes(lanes);
+}
+
+double chunked_sum(const double* values, int32_t n) {
+  double total = 0;
+  for (int32_t start = 0; start < n; start += kSumChunk) total += lane_sum(values, start, std::min(start + kSumChunk, n));
+  return total;
+}
+
+// End of the run of kept tokens that lie in the chunk of kept[first].
+size_t chunk_end(const std::vector<Kept>& kept, size_t first) {
+  const int32_t limit = (kept[first].token / kSumChunk + 1) * kSumChunk;
+  size_t end = first;
+  while (end < kept.size() && kept[end].token < limit) end++;
+  return end;
+}
+
+double lane_sum(const std::vector<Kept>& kept, size_t first, size_t end) {
+  double lanes[8] = {};
+  for (size_t i = first; i < end; i++) lanes[kept[i].token & 7] += kept[i].weight;
+  return join_lanes(lanes);
+}
+
+double chunked_sum(const std::vector<Kept>& kept) {
+  double total = 0;
+  for (size_t first = 0; first < kept.size();) {
+    const size_t end = chunk_end(kept, first);
+    total += lane_sum(kept, first, end);
+    first = end;
+  }
+  return total;
+}
+
+int32_t last_weighted(const double* weights, int32_t end) {
+  int32_t token = end - 1;
+  while (token > 0 && !(weights[token] > 0)) token--;
+  return token;
+}
+
+// Inverse of the cumulative sum in order of id; the sparse twin below adds the same numbers in the same order.
+int32_t choose_dense(const double* weights, int32_t n, double u) {
+  const double target = u * chunked_sum(weights, n);
+  double running = 0;
+  for (int32_t start = 0; start < n; start += kSumChunk) {
+    const int32_t end = std::min(start + kSumChunk, n);
+    const double next = running + lane_sum(weights, start, end);
+    if (next > target) {
+      double sum = running;
+      for (int32_t token = start; token < end; token++) {
+        sum += weights[token];
+        if (weights[token] > 0 && sum > target) return token;
+      }
+      return last_weighted(weights, end);
+    }
+    running = next;
+  }
+  return last_weighted(weights, n);
+}
+
+int32_t last_weighted(const std::vector<Kept>& kept, size_t end) {
+  while (end > 0 && !(kept[end - 1].weight > 0)) end--;
+  return end > 0 ? kept[end - 1].token : 0;
+}
+
+int32_t choose_sparse(const std::vector<Kept>& kept, double u) {
+  const double target = u * chunked_sum(kept);
+  double running = 0;
+  for (size_t first = 0; first < kept.size();) {
+    const size_t end = chunk_end(kept, first);
+    const double next = running + lane_sum(kept, first, end);
+    if (next > target) {
+      double sum = running;
+      for (size_t i = first; i < end; i++) {
+        sum += kept[i].weight;
+        if (kept[i].weight > 0 && sum > target) return kept[i].token;
+      }
+      return last_weighted(kept, end);
+    }
+    running = next;
+    first = end;
+  }
+  return last_weighted(kept, kept.size());
+}
+
+// The k-th largest of x; `heap` holds the k largest so far, the smallest first.
+double kth_largest(const std::vector<double>& x, int32_t k, std::vector<double>& heap) {
+  const auto greater = [](double a, double b) { return a > b; };
+  if (k > kMaxHeap) {
+    heap.assign(x.begin(), x.end());
+    std::nth_element(heap.begin(), heap.begin() + (k - 1), heap.end(), greater);
+    return heap[k - 1];
+  }
+  heap.assign(x.begin(), x.begin() + k);
+  std::make_heap(heap.begin(), heap.end(), greater);
+  for (size_t i = static_cast<size_t>(k); i < x.size(); i++) {
+    if (!(x[i] > heap.front())) continue;
+    std::pop_heap(heap.begin(), heap.end(), greater);
+    heap.back() = x[i];
+    std::push_heap(heap.begin(), heap.end(), greater);
+  }
+  return heap.front();
+}
+
+bool better(const Kept& a, const Kept& b) { return a.x > b.x || (a.x == b.x && a.token > b.token); }
+
+// Cuts `sorted` (best first, of equal values the higher id first) where the weights before a token reach the goal; false when it
+// ends before that.
+bool cut_nucleus(std::vector<Kept>& sorted, double goal) {
+  double sum = 0;
+  for (size_t i = 0; i < sorted.size(); i++) {
+    sum += sorted[i].weight;
+    if (sum < goal) continue;
+    sorted.resize(i + 1);
+    return true;
+  }
+  return false;
+}
+
+// Keeps of `all` the smallest set of best tokens whose weights reach the goal. Sorts few tokens first, more if those do not do.
+template <typename ForEach>
+void keep_nucleus(double goal, ForEach for_each, std::vector<Kept>& sorted) {
+  const double step = std::ldexp(1.0, -10), smallest = std::ldexp(1.0, -200);
+  for (double limit = step;; limit = limit < smallest ? 0 : limit * step) {
+    sorted.clear();
+    for_each([&](const Kept& k) {
+      if (k.weight >= limit && k.x > kMinusInfinity) sorted.push_back(k);
+    });
+    std::sort(sorted.begin(), sorted.end(), better);
+    if (cut_nucleus(sorted, goal) || limit == 0) return;
+  }
+}
+
+}  // namespace
+
+Sampler::Sampler(const Kernels* kernels, int32_t max_seqs, int32_t vocab_size, int num_threads)
+    : kernels_(kernels), vocab_size_(vocab_size), slots_(max_seqs), scratch_(num_threads) {}
+
+void Sampler::add(SlotInit&& init) {
+  auto slot = std::make_unique<Slot>();
+  slot->tokens = std::move(init.tokens);
+  slot->num_prompt_tokens = init.num_prompt_tokens;
+  slot->sampling = std::move(init.sampling);
+  const SamplingSpec& sampling = slot->sampling;
+  slot->has_penalties = sampling.repetition_penalty != 1 || sampling.frequency_penalty != 0 || sampling.presence_penalty != 0;
+  if (slot->has_penalties) {
+    for (int32_t i = 0; i < static_cast<int32_t>(slot->tokens.size()); i++) slot->counts[slot->tokens[i]] += i >= slot->num_prompt_tokens ? 1 : 0;
+  }
+  slots_[init.slot] = std::move(slot);
+}
+
+bool Sampler::Slot::output_ends_with(const int32_t* ids, size_t count) const {
+  if (count > static_cast<size_t>(std::max(num_outputs(), 0))) return false;
+  return std::equal(ids, ids + count, tokens.end() - static_cast<std::ptrdiff_t>(count));
+}
+
+bool Sampler::Slot::is_plain() const {
+  return !sampling.has_allowed && sampling.bad_words.empty() && sampling.logit_bias.empty() && !has_penalties && num_outputs() >= sampling.min_tokens;
+}
+
+void Sampler::adjust(const Slot& slot, const float* logits, double* x) const {
+  const SamplingSpec& sampling = slot.sampling;
+  if (sampling.has_allowed) {
+    std::fill_n(x, vocab_size_, kMinusInfinity);
+    for (int32_t token : sampling.allowed) x[token] = logits[token];
+  } else {
+    std::copy_n(logits, vocab_size_, x);
+  }
+  for (const std::vector<int32_t>& word : sampling.bad_words) {
+    if (slot.output_ends_with(word.data(), word.size() - 1)) x[word.back()] = kMinusInfinity;
+  }
+  if (slot.num_outputs() < sampling.min_tokens) {
+    for (int32_t token : sampling.end_tokens) x[token] = kMinusInfinity;
+  }
+  for (const auto& [token, bias] : sampling.logit_bias) x[token] += std::clamp(bias, -kMaxBias, kMaxBias);
+  const double repetition = sampling.repetition_penalty;
+  for (const auto& [token, count] : slot.counts) {
+    if (repetition != 1) x[token] = x[token] > 0 ? x[token] / repetition : x[token] * repetition;
+    if (count > 0) x[token] = x[token] - sampling.frequency_penalty * count - sampling.presence_penalty;
+  }
+}
+
+// When masks leave no token at all: the best raw logit among the allowed ones; min tokens and bad words give way.
+int32_t Sampler::last_resort(const Slot& slot, const float* logits) const {
+  int32_t best = -1;
+  const auto consider = [&](int32_t token) {
+    if (best < 0 || logits[token] > logits[best] || (logits[token] == logits[best] && token < best)) best = token;
+  };
+  if (slot.sampling.has_allowed && !slot.sampling.allowed.empty()) {
+    for (int32_t token : slot.sampling.allowed) consider(token);
+  } else {
+    for (int32_t token = 0; token < vocab_size_; token++) consider(token);
+  }
+  return best;
+}
+
+bool Sampler::filter(const SamplingSpec& sampling, double temperature, double max, SamplerScratch& scratch) const {
+  const std::vector<double>& x = scratch.x;
+  std::vector<Kept>& kept = scratch.kept;
+  const auto weigh = [&](double value) {
+    double weight = 0;
+    kernels_->exact_weights(&value, 1, max, temperature, &weight);
+    return weight;
+  };
+  const bool uses_top_k = sampling.top_k > 0 && sampling.top_k < vocab_size_;
+  bool sparse = false;
+  if (sampling.min_p > 0) {
+    // A cheap bound first, a little too low; then the exact comparison.
+    const double bound = max + temperature * std::log(sampling.min_p) - 1e-6 * (std::abs(max) + temperature + 1);
+    kept.clear();
+    for (int32_t token = 0; token < vocab_size_; token++) {
+      if (x[token] < bound) continue;
+      const double weight = weigh(x[token]);
+      if (!(weight < sampling.min_p) && x[token] > kMinusInfinity) kept.push_back({token, x[token], weight});
+    }
+    sparse = true;
+    if (uses_top_k && sampling.top_k < static_cast<int32_t>(kept.size())) {
+      scratch.heap.clear();
+      for (const Kept& k : kept) scratch.heap.push_back(k.x);
+      std::nth_element(scratch.heap.begin(), scratch.heap.begin() + (sampling.top_k - 1), scratch.heap.end(), [](double a, double b) { return a > b; });
+      const double limit = scratch.heap[sampling.top_k - 1];
+      kept.erase(std::remove_if(kept.begin(), kept.end(), [&](const Kept& k) { return k.x < limit; }), kept.end());
+    }
+  } else if (uses_top_k) {
+    const double limit = kth_largest(x, sampling.top_k, scratch.heap);
+    kept.clear();
+    for (int32_t token = 0; token < vocab_size_; token++) {
+      if (x[token] >= limit && x[token] > kMinusInfinity) kept.push_back({token, x[token], weigh(x[token])});
+    }
+    sparse = true;
+  }
+  if (!sparse) kernels_->exact_weights(x.data(), vocab_size_, max, temperature, scratch.weights.data());
+  if (!(sampling.top_p < 1)) return sparse;
+  if (sparse) {
+    const double goal = sampling.top_p * chunked_sum(kept);
+    keep_nucleus(goal, [&](auto take) { for (const Kept& k : kept) take(k); }, scratch.sorted);
+  } else {
+    const double goal = sampling.top_p * chunked_sum(scratch.weights.data(), vocab_size_);
+    keep_nucleus(goal, [&](auto take) {
+      for (int32_t token = 0; token < vocab_size_; token++) take(Kept{token, x[token], scratch.weights[token]});
+    }, scratch.sorted);
+  }
+  kept.assign(scratch.sorted.begin(), scratch.sorted.end());
+  std::sort(kept.begin(), kept.end(), [](const Kept& a, const Kept& b) { return a.token < b.token; });
+  return true;
+}
+
+int32_t Sampler::choose_random(const Slot& slot, double max, SamplerScratch& scratch) const {
+  const double u = random_uniform(slot.sampling.seed, static_cast<uint64_t>(slot.num_outputs()));
+  const double temperature = std::max(slot.sampling.temperature, kMinTemperature);
+  if (filter(slot.sampling, temperature, max, scratch)) return choose_sparse(scratch.kept, u);
+  return choose_dense(scratch.weights.data(), vocab_size_, u);
+}
+
+void Sampler::sample(int thread, int32_t slot_index, const float* logits, SampledRow* out) {
+  Slot& slot = *slots_[slot_index];
+  SamplerScratch& scratch = scratch_[thread];
+  float max = 0;
+  int32_t token = 0;
+  bool finite = true;
+  kernels_->row_max(logits, vocab_size_, &max, &token, &finite);
+  if (!finite) {
+    out->fault = true;
+    return;
+  }
+  const bool greedy = slot.sampling.temperature < kGreedyTemperature;
+  if (!greedy || !slot.is_plain()) {
+    scratch.x.resize(vocab_size_);
+    scratch.weights.resize(vocab_size_);
+    adjust(slot, logits, scratch.x.data());
+    // The lowest id of the largest value.
+    const auto best = std::max_element(scratch.x.begin(), scratch.x.end());
+    if (*best == kMinusInfinity) token = last_resort(slot, logits);
+    else token = greedy ? static_cast<int32_t>(best - scratch.x.begin()) : choose_random(slot, *best, scratch);
+  }
+  slot.tokens.push_back(token);
+  if (slot.has_penalties) slot.counts[token]++;
+  out->token = token;
+  if (slot.sampling.num_logprobs == -2) return;
+  const double lse = log_sum_exp(logits, max, scratch);
+  out->logprob = static_cast<float>(logits[token] - lse);
+  out->rank = 1 + static_cast<int32_t>(std::count_if(logits, logits + vocab_size_, [&](float l) { return l > logits[token]; }));
+  best_tokens(logits, slot.sampling.num_logprobs, lse, scratch, &out->top_tokens, &out->top_logprobs);
+}
+
+bool Sampler::score_prompt_token(int thread, int32_t slot_index, const float* logits, PromptRow* row) {
+  SamplerScratch& scratch = scratch_[thread];
+  float max = 0;
+  int32_t argmax = 0;
+  bool finite = true;
+  kernels_->row_max(logits, vocab_size_, &max, &argmax, &finite);
+  if (!finite) return false;
+  const double lse = log_sum_exp(logits, max, scratch);
+  row->logprob = static_cast<float>(logits[row->token] - lse);
+  row->rank = 1 + static_cast<int32_t>(std::count_if(logits, logits + vocab_size_, [&](float l) { return l > logits[row->token]; }));
+  best_tokens(logits, slots_[slot_index]->sampling.num_prompt_logprobs, lse, scratch, &row->top_tokens, &row->top_logprobs);
+  return true;
+}
+
+double Sampler::log_sum_exp(const float* logits, float max, SamplerScratch& scratch) const {
+  scratch.x.assign(logits, logits + vocab_size_);
+  scratch.weights.resize(vocab_size_);
+  kernels_->exact_weights(scratch.x.data(), vocab_size_, max, 1, scratch.weights.data());
+  return max + std::log(chunked_sum(scratch.weights.data(), vocab_size_));
+}
+
+// Best first, ties to the lower id.
+void Sampler::best_tokens(const float* logits, int32_t count, double lse, SamplerScratch& scratch, std::vector<int32_t>* tokens, std::vector<float>* logprobs) const {
+  const int32_t wanted = count < 0 ? vocab_size_ : std::min(count, vocab_size_);
+  const auto before = [&](int32_t a, int32_t b) { return logits[a] > logits[b] || (logits[a] == logits[b] && a < b); };
+  std::vector<int32_t>& best = scratch.order;
+  best.clear();
+  if (wanted > 256) {
+    best.resize(vocab_size_);
+    for (int32_t i = 0; i < vocab_size_; i++) best[i] = i;
+    std::partial_sort(best.begin(), best.begin() + wanted, best.end(), before);
+    best.resize(wanted);
+  } else {
+    for (int32_t token = 0; token < vocab_size_ && wanted > 0; token++) {
+      if (static_cast<int32_t>(best.size()) == wanted) {
+        if (!(logits[token] > logits[best.back()])) continue;
+        best.pop_back();
+      }
+      best.insert(std::upper_bound(best.begin(), best.end(), token, before), token);
+    }
+  }
+  tokens->assign(best.begin(), best.end());
+  logprobs->clear();
+  for (int32_t token : best) logprobs->push_back(static_cast<float>(logits[token] - lse));
+}
+
+}  // namespace pagoda

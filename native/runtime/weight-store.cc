@@ -1,0 +1,96 @@
+#include "runtime/weight-store.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <stdexcept>
+
+namespace pagoda {
+namespace {
+constexpr uint64_t kSlabBytes = uint64_t{48} << 20;  // file bytes packed between two releases of pages
+}
+
+void WeightStore::load(const WeightSource& source) {
+  if (source.rows < 1 || source.cols < 1 || source.num_parts < 1 || source.rows % source.num_parts != 0) {
+    throw std::runtime_error("weight " + source.name + " has an impossible shape");
+  }
+  if (source.is_vector) load_vector(source);
+  else load_matrix(source);
+}
+
+void WeightStore::load_vector(const WeightSource& source) {
+  const size_t count = static_cast<size_t>(source.rows) * source.cols;
+  if (source.values.size() != count) throw std::runtime_error("weight " + source.name + " has " + std::to_string(source.values.size()) + " values, " + std::to_string(count) + " are wanted");
+  float* data = reinterpret_cast<float*>(arena_.allocate(count * sizeof(float)));
+  std::memcpy(data, source.values.data(), count * sizeof(float));
+  matrices_.emplace_back();
+  vectors_.push_back({data, static_cast<int>(count)});
+}
+
+void WeightStore::load_matrix(const WeightSource& source) {
+  Matrix matrix;
+  matrix.format = source.format;
+  matrix.rows = source.rows;
+  matrix.cols = source.cols;
+  const size_t row_bytes = source_row_bytes(source.format, source.cols);
+  if (row_bytes == 0) throw std::runtime_error("weight " + source.name + ": " + std::to_string(source.cols) + " columns do not fit the blocks of its format");
+
+  std::vector<const uint8_t*> rows;
+  rows.reserve(source.rows);
+  if (!source.values.empty()) {
+    if (source.format != Format::F32 || source.values.size() != static_cast<size_t>(source.rows) * source.cols) {
+      throw std::runtime_error("weight " + source.name + " has a wrong number of values");
+    }
+    for (int32_t r = 0; r < source.rows; r++) rows.push_back(reinterpret_cast<const uint8_t*>(source.values.data() + static_cast<size_t>(r) * source.cols));
+  } else {
+    for (const SourcePiece& piece : source.pieces) {
+      if (piece.row_bytes != row_bytes || piece.num_rows < 1 || piece.num_rows > source.rows) throw std::runtime_error("weight " + source.name + " has a piece of a wrong size");
+      std::unique_ptr<MappedFile>& file = files_[piece.file];
+      if (!file) file = std::make_unique<MappedFile>(piece.file);
+      const uint8_t* data = file->range(piece.offset, static_cast<uint64_t>(piece.num_rows) * row_bytes);
+      for (int64_t r = 0; r < piece.num_rows; r++) rows.push_back(data + r * row_bytes);
+      if (rows.size() > static_cast<size_t>(source.rows)) break;
+    }
+    if (rows.size() != static_cast<size_t>(source.rows)) throw std::runtime_error("the pieces of weight " + source.name + " do not add up to " + std::to_string(source.rows) + " rows");
+  }
+
+  const int32_t part_rows = source.rows / source.num_parts;
+  const int32_t part_panels = (part_rows + kPanelRows - 1) / kPanelRows;
+  for (int32_t part = 0; part < source.num_parts; part++) {
+    PackedWeight packed{source.format, part_rows, source.cols, part_panels, kernels_->packed_panel_bytes(source.format, source.cols), nullptr};
+    packed.data = arena_.allocate(packed.panel_bytes * part_panels);
+    matrix.parts.push_back(packed);
+  }
+
+  const int64_t num_panels = static_cast<int64_t>(part_panels) * source.num_parts;
+  const int64_t slab_panels = std::max<int64_t>(1, static_cast<int64_t>(kSlabBytes / (row_bytes * kPanelRows)));
+  for (int64_t panel = 0; panel < num_panels; panel += slab_panels) {
+    pack_slab(matrix, rows, panel, std::min(panel + slab_panels, num_panels));
+    if (source.values.empty() && num_panels > slab_panels) {
+      for (const SourcePiece& piece : source.pieces) files_[piece.file]->release(piece.offset, static_cast<uint64_t>(piece.num_rows) * row_bytes);
+    }
+  }
+  for (const SourcePiece& piece : source.pieces) files_[piece.file]->release(piece.offset, static_cast<uint64_t>(piece.num_rows) * row_bytes);
+  matrices_.push_back(std::move(matrix));
+  vectors_.push_back({});
+}
+
+void WeightStore::pack_slab(Matrix& matrix, const std::vector<const uint8_t*>& rows, int64_t first_panel, int64_t last_panel) {
+  const int32_t part_rows = matrix.parts[0].rows;
+  const int32_t part_panels = matrix.parts[0].num_panels;
+  std::atomic<int64_t> next{first_panel};
+  pool_->parallel([&](int) {
+    const uint8_t* panel_rows[kPanelRows];
+    for (int64_t panel = next.fetch_add(1); panel < last_panel; panel = next.fetch_add(1)) {
+      const int32_t part = static_cast<int32_t>(panel / part_panels);
+      const int32_t part_panel = static_cast<int32_t>(panel % part_panels);
+      for (int32_t i = 0; i < kPanelRows; i++) {
+        const int32_t row = part_panel * kPanelRows + i;
+        panel_rows[i] = row < part_rows ? rows[static_cast<size_t>(part) * part_rows + row] : nullptr;
+      }
+      kernels_->pack_panels(&matrix.parts[part], panel_rows, part_panel, part_panel + 1);
+    }
+  });
+}
+
+}  // namespace pagoda
