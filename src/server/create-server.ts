@@ -1,18 +1,25 @@
 // Starts and stops the HTTP server around a running engine. The engine stays its owner's: close it after the server.
 
 import type { EngineClient } from '../engine/engine-client.ts';
+import type { ChatTemplate } from '../text/chat-template.ts';
+import type { GenerationDefaults } from '../text/generation-config.ts';
+import type { Tokenizer } from '../text/tokenizer.ts';
 import { createApp } from './create-app.ts';
 import { type ListenAddress, listen } from './listen.ts';
 import type { Logger } from './logger.ts';
 import type { ModelInfo, ServerContext, TextService } from './server-context.ts';
 import type { ServerOptions } from './server-options.ts';
 import type { Telemetry } from './telemetry.ts';
+import { createTextService } from './text-service.ts';
 
 export interface StartServerOptions {
   readonly options: ServerOptions;
   readonly engine: EngineClient;
-  readonly text: TextService;
-  readonly model: ModelInfo;
+  readonly tokenizer: Tokenizer;
+  /** null = the model has none: chats are refused, completions work. It stays the caller's to close. */
+  readonly chatTemplate: ChatTemplate | null;
+  readonly generationDefaults: GenerationDefaults;
+  readonly modelInfo: { /** Path or name the model was loaded from. */ readonly root: string };
   readonly version: string;
   readonly logger: Logger;
   /** Its listeners must be those the engine was started with, or /metrics knows nothing of steps. */
@@ -26,10 +33,22 @@ export interface RunningServer {
   close(drainSeconds: number): Promise<void>;
 }
 
-export async function startServer(start: StartServerOptions): Promise<RunningServer> {
-  const context = createContext(start);
-  const { options, logger, telemetry, model } = start;
-  telemetry.start(start.engine.info, { logStats: !options.disableLogStats });
+export function startServer(start: StartServerOptions): Promise<RunningServer> {
+  const { options, engine, version, logger, telemetry, generationDefaults } = start;
+  const text = createTextService(start.tokenizer, start.chatTemplate);
+  const model: ModelInfo = {
+    root: start.modelInfo.root,
+    eosTokenIds: generationDefaults.eosTokenIds,
+    samplingDefaults: generationDefaults.sampling,
+    overriddenDefaults: generationDefaults.fromFile,
+  };
+  return serve(createContext({ options, engine, text, model, version, logger, telemetry }));
+}
+
+/** The same with any text service. */
+export async function serve(context: ServerContext): Promise<RunningServer> {
+  const { options, logger, telemetry, model, engine } = context;
+  telemetry.start(engine.info, { logStats: !options.disableLogStats });
   announceDefaults(logger, model);
   const app = await createApp(context);
   const listener = await listen({
@@ -60,7 +79,9 @@ export async function startServer(start: StartServerOptions): Promise<RunningSer
 /** What a last error event or reply may take to leave. */
 const FLUSH_SECONDS = 0.5;
 
-export function createContext(start: StartServerOptions): ServerContext {
+export type ContextParts = Omit<ServerContext, 'startedAt' | 'maxTokenBytes' | 'state'>;
+
+export function createContext(start: ContextParts): ServerContext {
   return {
     ...start,
     startedAt: Math.floor(Date.now() / 1000),

@@ -4,9 +4,12 @@
 import { PagodaError } from '../errors.ts';
 import { type JsonObject, parseJsonBody } from './json-body.ts';
 
+/** `openai`: a list of text parts; `string`: their texts, joined by line breaks. */
+export type ContentFormat = 'string' | 'openai';
+
 export interface ChatMessage {
   readonly role: string;
-  readonly content: string;
+  readonly content: string | ReadonlyArray<{ readonly type: 'text'; readonly text: string }>;
   /** Whatever else the client sent: templates look at names, tool calls and reasoning. */
   readonly [extra: string]: unknown;
 }
@@ -14,14 +17,14 @@ export interface ChatMessage {
 const MAX_ARGUMENTS_DEPTH = 64;
 const ROLES = new Set(['system', 'developer', 'user', 'assistant', 'tool', 'function']);
 
-export function parseMessages(value: unknown): ChatMessage[] {
+export function parseMessages(value: unknown, format: ContentFormat): ChatMessage[] {
   if (value === undefined || value === null) refuse('messages', 'messages: Field required');
   if (!Array.isArray(value)) refuse('messages', 'messages must be a list of messages.');
   if (value.length === 0) refuse('messages', 'messages must not be empty.');
-  return value.map(parseMessage);
+  return value.map((message, index) => parseMessage(message, index, format));
 }
 
-function parseMessage(value: unknown, index: number): ChatMessage {
+function parseMessage(value: unknown, index: number, format: ContentFormat): ChatMessage {
   const at = `messages.${index}`;
   if (typeof value !== 'object' || value === null || Array.isArray(value)) {
     refuse(at, `${at} must be an object with a role and a content.`);
@@ -34,21 +37,23 @@ function parseMessage(value: unknown, index: number): ChatMessage {
   const calls = parseToolCalls(message.tool_calls, at);
   const hasCalls = calls !== null || (message.function_call !== undefined && message.function_call !== null);
   if (message.content === undefined && !hasCalls) refuse(`${at}.content`, `${at}.content: Field required`);
+  const texts = parseContent(message.content, `${at}.content`);
   const reasoning = message.reasoning ?? message.reasoning_content;
   return {
     ...message,
     ...(calls === null ? {} : { tool_calls: calls }),
     ...(reasoning === undefined || reasoning === null ? {} : { reasoning, reasoning_content: reasoning }),
     role: role === 'developer' ? 'system' : role,
-    content: parseContent(message.content, `${at}.content`),
+    content: format === 'string' ? texts.join('\n') : texts.map((text) => ({ type: 'text', text })),
   };
 }
 
-function parseContent(value: unknown, at: string): string {
-  if (value === undefined || value === null) return '';
-  if (typeof value === 'string') return value;
+/** The texts of the content's parts. */
+function parseContent(value: unknown, at: string): string[] {
+  if (value === undefined || value === null) return [''];
+  if (typeof value === 'string') return [value];
   if (!Array.isArray(value)) refuse(at, `${at} must be a string, null or a list of parts.`);
-  return value.map((part, index) => parsePart(part, `${at}.${index}`)).join('\n');
+  return value.map((part, index) => parsePart(part, `${at}.${index}`));
 }
 
 function parsePart(part: unknown, at: string): string {

@@ -30,7 +30,10 @@ export function completionPrompts(context: ServerContext, body: CompletionBody):
 
 export async function chatPrompt(context: ServerContext, body: ChatBody): Promise<Prompt> {
   const request = chatRenderRequest(context, body, false);
-  for (const message of request.messages) checkLength(context, message.content, body, 'messages');
+  for (const { content } of request.messages) {
+    const texts = typeof content === 'string' ? [content] : content.map((part) => part.text);
+    for (const text of texts) checkLength(context, text, body, 'messages');
+  }
   const encoded = await context.text.encodeChat(request);
   const tokenIds = truncate(context, encoded, body, body.max_completion_tokens ?? body.max_tokens);
   if (tokenIds.length === 0) refuse('messages', 'The chat template made an empty prompt of these messages.');
@@ -51,7 +54,7 @@ export function chatRenderRequest(
   const effort = 'reasoning_effort' in body ? body.reasoning_effort : null;
   const reasoning = typeof effort === 'string' ? { reasoning_effort: effort, enable_thinking: effort !== 'none' } : {};
   return {
-    messages: parseMessages(body.messages),
+    messages: parseMessages(body.messages, context.text.contentFormat),
     addGenerationPrompt: continueFinalMessage ? false : (body.add_generation_prompt ?? true),
     continueFinalMessage,
     addSpecialTokens: body.add_special_tokens ?? addSpecialTokensDefault,

@@ -5,7 +5,7 @@ import type { SamplingDefaults } from '../engine/resolve-sampling.ts';
 import type { Tokenizer } from '../text/tokenizer.ts';
 import type { ChoiceText } from './generation.ts';
 import type { Logger } from './logger.ts';
-import type { ChatMessage } from './messages.ts';
+import type { ChatMessage, ContentFormat } from './messages.ts';
 import type { ServerOptions } from './server-options.ts';
 import type { Telemetry } from './telemetry.ts';
 
@@ -20,6 +20,8 @@ export interface ChatRenderRequest {
 /** The text side of the server, so that protocol tests can bring their own. */
 export interface TextService {
   readonly tokenizer: Tokenizer;
+  /** Whether the chat template wants a message's content as one text or as a list of parts. */
+  readonly contentFormat: ContentFormat;
   /** A text as the user gave it, to token ids. */
   encodePrompt(text: string, options: { addSpecialTokens: boolean }): number[];
   /** Renders and encodes. Throws template_error with the template's own sentence. */

@@ -38,7 +38,8 @@ export class FakeEngine implements EngineClient {
   readonly #listeners: EngineListeners;
   readonly #scriptOf: (request: GenerateRequest) => Script;
   readonly #running: Running[] = [];
-  #timer: NodeJS.Timeout | null = null;
+  #isScheduled = false;
+  #isClosed = false;
 
   constructor(
     scriptOf: (request: GenerateRequest) => Script,
@@ -74,7 +75,7 @@ export class FakeEngine implements EngineClient {
   }
 
   async close(): Promise<void> {
-    if (this.#timer !== null) clearTimeout(this.#timer);
+    this.#isClosed = true;
     for (const entry of [...this.#running]) this.#end(entry, 'abort', null);
   }
 
@@ -95,11 +96,16 @@ export class FakeEngine implements EngineClient {
   }
 
   #schedule(): void {
-    this.#timer ??= setTimeout(() => {
-      this.#timer = null;
+    if (this.#isScheduled || this.#isClosed) return;
+    this.#isScheduled = true;
+    const tick = (): void => {
+      this.#isScheduled = false;
+      if (this.#isClosed) return;
       for (let i = 0; i < this.stepsPerTick && this.isStepping; i++) this.#step();
       if (this.#running.length > 0) this.#schedule();
-    }, this.stepMilliseconds);
+    };
+    if (this.stepMilliseconds === 0) setImmediate(tick);
+    else setTimeout(tick, this.stepMilliseconds);
   }
 
   #step(): void {

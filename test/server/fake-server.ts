@@ -3,7 +3,7 @@
 import type { GenerateRequest } from '../../src/core/request.ts';
 import type { EngineInfo } from '../../src/engine/engine-client.ts';
 import { createApp } from '../../src/server/create-app.ts';
-import { createContext, type RunningServer, startServer } from '../../src/server/create-server.ts';
+import { createContext, type RunningServer, serve } from '../../src/server/create-server.ts';
 import { createLogger } from '../../src/server/logger.ts';
 import type { ModelInfo } from '../../src/server/server-context.ts';
 import {
@@ -76,7 +76,7 @@ export interface FakeServer {
 
 export async function startFakeServer(setup: FakeSetup = {}): Promise<FakeServer> {
   const { start, engine, telemetry, lines } = build(setup);
-  const server = await startServer(start);
+  const server = await serve(createContext(start));
   const { url, port } = server.addresses[0]!;
   return {
     url,
@@ -97,6 +97,7 @@ export async function startFakeServer(setup: FakeSetup = {}): Promise<FakeServer
 export async function createFakeApp(setup: FakeSetup = {}) {
   const { start, engine, telemetry } = build(setup);
   telemetry.start(engine.info, { logStats: false });
+  engine.stepMilliseconds = 0;
   const app = await createApp(createContext(start));
   return { app, engine, telemetry };
 }

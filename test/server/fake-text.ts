@@ -50,6 +50,7 @@ export function fakeText(): TextService {
   const tokenizer = new ByteTokenizer();
   return {
     tokenizer,
+    contentFormat: 'string',
     encodePrompt: (text, options) => tokenizer.encode(text, options),
     encodeChat: async (request) => {
       const ids: number[] = [];

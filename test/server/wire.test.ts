@@ -220,12 +220,13 @@ describe('a client that goes away', () => {
   it('that stops reading is given up when its buffer stays full', async () => {
     await start({
       limits: { streamBufferBytes: 16 * 1024, streamStallSeconds: 0.05 },
+      options: { maxLogprobs: -1 },
       info: { maxModelLen: 1_000_000 },
       scriptOf: () => ({ tokens: Array.from({ length: 500_000 }, () => 97), finish: 'length' }),
     });
-    server.engine.stepsPerTick = 100;
+    server.engine.stepsPerTick = 20;
     const socket = connect(server.port, '127.0.0.1');
-    const payload = JSON.stringify({ model: 'm', prompt: 'x', max_tokens: 500_000, stream: true, logprobs: 20 });
+    const payload = JSON.stringify({ model: 'm', prompt: 'x', max_tokens: 500_000, stream: true, logprobs: 250 });
     socket.pause();
     socket.write(
       `POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: ${payload.length}\r\n\r\n${payload}`,
