@@ -29,8 +29,11 @@
 #endif
 #define PAGODA_INLINE static inline __attribute__((always_inline))
 #define PAGODA_NOINLINE static __attribute__((noinline))
+#ifdef __clang__
+#define PAGODA_UNROLL _Pragma("unroll")
+#else
 #define PAGODA_UNROLL _Pragma("GCC unroll 32")
-#define PAGODA_NO_UNROLL _Pragma("GCC unroll 1")
+#endif
 
 namespace pagoda {
 namespace PAGODA_ISA_NAMESPACE {
