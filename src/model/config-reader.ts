@@ -2,6 +2,7 @@
 // read, and every error names the key as it stands in the file. Absent and null mean the same: take the default.
 
 import type { Checkpoint } from '../checkpoint/checkpoint.ts';
+import { GgufMetadata } from '../checkpoint/gguf-metadata.ts';
 import { PagodaError } from '../errors.ts';
 import type { Activation } from './program.ts';
 
@@ -25,15 +26,22 @@ const ACTIVATIONS: Readonly<Record<string, Activation>> = {
 
 export class ConfigReader {
   readonly #lookup: (key: string) => unknown;
+  readonly #typeOf: (key: string) => string | null;
   /** Where the fields come from, for errors. */
   readonly source: string;
   /** Prefix of keys in errors and look-ups, e.g. `llama.`. */
   readonly prefix: string;
 
-  constructor(source: string, lookup: (key: string) => unknown, prefix = '') {
+  /** `typeOf` gives a value's declared type where the format has one. */
+  constructor(
+    source: string,
+    lookup: (key: string) => unknown,
+    format: { prefix?: string; typeOf?: (key: string) => string | null } = {},
+  ) {
     this.source = source;
     this.#lookup = lookup;
-    this.prefix = prefix;
+    this.prefix = format.prefix ?? '';
+    this.#typeOf = format.typeOf ?? (() => null);
   }
 
   /** The value as stored; undefined when the key is absent, null when it is null. */
@@ -48,8 +56,10 @@ export class ConfigReader {
 
   int(keys: Keys, range: NumberRange): number {
     const found = this.#number(keys, range);
-    if (found.key !== null && !Number.isSafeInteger(found.value))
-      this.fail(found.key, `must be a whole number, not ${String(found.value)}`);
+    if (found.key === null) return found.value;
+    const type = this.#typeOf(this.prefix + found.key);
+    if (type === 'f32' || type === 'f64') this.fail(found.key, `must be stored as a whole number, not as ${type}`);
+    if (!Number.isSafeInteger(found.value)) this.fail(found.key, `must be a whole number, not ${String(found.value)}`);
     return found.value;
   }
 
@@ -163,11 +173,10 @@ export function ggufReader(checkpoint: Checkpoint): ConfigReader {
   if (checkpoint.format !== 'gguf')
     throw new PagodaError('internal', 'GGUF metadata was asked of a safetensors checkpoint.');
   const { metadata } = checkpoint;
-  return new ConfigReader(
-    checkpoint.source,
-    (key) => metadata.get(key),
-    `${String(metadata.get('general.architecture'))}.`,
-  );
+  return new ConfigReader(checkpoint.source, (key) => metadata.get(key), {
+    prefix: `${String(metadata.get('general.architecture'))}.`,
+    typeOf: (key) => (metadata instanceof GgufMetadata ? metadata.typeOf(key) : null),
+  });
 }
 
 function isRecord(value: unknown): value is Record<string, unknown> {

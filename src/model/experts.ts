@@ -15,7 +15,10 @@ export interface ExpertCounts {
   readonly topK: number;
 }
 
-export function expertCounts(reader: ConfigReader, keys: { experts: readonly string[]; topK: string; defaults?: ExpertCounts }): ExpertCounts {
+export function expertCounts(
+  reader: ConfigReader,
+  keys: { experts: readonly string[]; topK: string; defaults?: ExpertCounts },
+): ExpertCounts {
   const withDefault = (value: number | undefined) => (value === undefined ? {} : { fallback: value });
   const numExperts = reader.int(keys.experts, { min: 1, max: MAX_EXPERTS, ...withDefault(keys.defaults?.numExperts) });
   const topK = reader.int(keys.topK, { min: 1, max: MAX_EXPERTS, ...withDefault(keys.defaults?.topK) });
@@ -37,7 +40,9 @@ export function ggufMoeLayers(checkpoint: Checkpoint, numLayers: number): boolea
 /** Width of an expert: stated, or that of the stored tensor. */
 export function ggufExpertSize(reader: ConfigReader, checkpoint: Checkpoint, kind: 'exps' | 'shexp'): number {
   const key = kind === 'exps' ? 'expert_feed_forward_length' : 'expert_shared_feed_forward_length';
-  const stored = [...checkpoint.tensors.values()].find(({ name }) => name.endsWith(`.ffn_down_${kind}.weight`))?.shape.at(-1);
+  const stored = [...checkpoint.tensors.values()]
+    .find(({ name }) => name.endsWith(`.ffn_down_${kind}.weight`))
+    ?.shape.at(-1);
   return reader.int(key, { min: 1, max: 1 << 20, ...(stored === undefined ? {} : { fallback: stored }) });
 }
 
@@ -77,7 +82,12 @@ export interface HfExpertNames {
 }
 
 /** safetensors: one tensor per expert, or `experts.gate_up_proj` [experts, 2 * cols, hidden] and `experts.down_proj`. */
-export function hfExperts(checkpoint: Checkpoint, config: ModelConfig, { layer, part }: WeightName, names: HfExpertNames): WeightSource | null {
+export function hfExperts(
+  checkpoint: Checkpoint,
+  config: ModelConfig,
+  { layer, part }: WeightName,
+  names: HfExpertNames,
+): WeightSource | null {
   const { moe, hiddenSize } = config;
   if (!moe || layer === null) return null;
   const { numExperts, expertIntermediateSize: cols } = moe;
@@ -85,27 +95,45 @@ export function hfExperts(checkpoint: Checkpoint, config: ModelConfig, { layer, 
   const [fused, fusedDown] = [`${experts}.gate_up_proj`, `${experts}.down_proj`];
   switch (part) {
     case 'ffn_gate_exps':
-      return checkpoint.tensors.has(fused) ? fusedHalves(fused, numExperts, cols, 0) : stacked(numExperts, cols, (e) => `${experts}.${e}.${names.gate}.weight`);
+      return checkpoint.tensors.has(fused)
+        ? fusedHalves(fused, numExperts, cols, 0)
+        : stacked(numExperts, cols, (e) => `${experts}.${e}.${names.gate}.weight`);
     case 'ffn_up_exps':
-      return checkpoint.tensors.has(fused) ? fusedHalves(fused, numExperts, cols, 1) : stacked(numExperts, cols, (e) => `${experts}.${e}.${names.up}.weight`);
+      return checkpoint.tensors.has(fused)
+        ? fusedHalves(fused, numExperts, cols, 1)
+        : stacked(numExperts, cols, (e) => `${experts}.${e}.${names.up}.weight`);
     case 'ffn_down_exps':
-      return checkpoint.tensors.has(fusedDown) ? slice(fusedDown, 0, numExperts * hiddenSize) : stacked(numExperts, hiddenSize, (e) => `${experts}.${e}.${names.down}.weight`);
+      return checkpoint.tensors.has(fusedDown)
+        ? slice(fusedDown, 0, numExperts * hiddenSize)
+        : stacked(numExperts, hiddenSize, (e) => `${experts}.${e}.${names.down}.weight`);
     default:
       return null;
   }
 }
 
 /** GGUF: stacked tensors, or in old files one tensor per expert (`blk.0.ffn_gate.3.weight`). */
-export function ggufExperts(checkpoint: Checkpoint, config: ModelConfig, { layer, part }: WeightName, ref: WeightRefShape): WeightSource | null {
+export function ggufExperts(
+  checkpoint: Checkpoint,
+  config: ModelConfig,
+  { layer, part }: WeightName,
+  ref: WeightRefShape,
+): WeightSource | null {
   const match = /^ffn_(gate|up|down)_exps$/.exec(part);
   if (!match || !config.moe || layer === null || checkpoint.tensors.has(`blk.${layer}.${part}.weight`)) return null;
   const { numExperts } = config.moe;
   const fused = `blk.${layer}.ffn_gate_up_exps.weight`;
-  if (match[1] !== 'down' && checkpoint.tensors.has(fused)) return fusedHalves(fused, numExperts, ref.rows / numExperts, match[1] === 'gate' ? 0 : 1);
+  if (match[1] !== 'down' && checkpoint.tensors.has(fused))
+    return fusedHalves(fused, numExperts, ref.rows / numExperts, match[1] === 'gate' ? 0 : 1);
   return stacked(numExperts, ref.rows / numExperts, (expert) => `blk.${layer}.ffn_${match[1]}.${expert}.weight`);
 }
 
 /** Gate (half 0) or up (half 1) of every expert in a tensor [experts, 2 * cols, hidden]. */
 function fusedHalves(tensor: string, numExperts: number, cols: number, half: 0 | 1): WeightSource {
-  return { pieces: Array.from({ length: numExperts }, (_, expert) => ({ tensor, rowStart: (2 * expert + half) * cols, numRows: cols })) };
+  return {
+    pieces: Array.from({ length: numExperts }, (_, expert) => ({
+      tensor,
+      rowStart: (2 * expert + half) * cols,
+      numRows: cols,
+    })),
+  };
 }

@@ -4,8 +4,8 @@ import type { Checkpoint } from '../checkpoint/checkpoint.ts';
 import { PagodaError } from '../errors.ts';
 import { gemma2 } from './gemma2.ts';
 import { gemma3 } from './gemma3.ts';
-import { gpt2 } from './gpt2.ts';
 import { gptNeox } from './gpt-neox.ts';
+import { gpt2 } from './gpt2.ts';
 import { llama } from './llama.ts';
 import { mixtral } from './mixtral.ts';
 import type { ModelFamily } from './model-family.ts';
@@ -17,7 +17,21 @@ import { qwen2Moe } from './qwen2-moe.ts';
 import { qwen3 } from './qwen3.ts';
 import { qwen3Moe } from './qwen3-moe.ts';
 
-export const FAMILIES: readonly ModelFamily[] = [llama, qwen2, qwen3, mixtral, qwen2Moe, qwen3Moe, gemma2, gemma3, phi, phi3, gpt2, gptNeox, opt];
+export const FAMILIES: readonly ModelFamily[] = [
+  llama,
+  qwen2,
+  qwen3,
+  mixtral,
+  qwen2Moe,
+  qwen3Moe,
+  gemma2,
+  gemma3,
+  phi,
+  phi3,
+  gpt2,
+  gptNeox,
+  opt,
+];
 
 export function findFamily(checkpoint: Checkpoint): ModelFamily {
   return checkpoint.format === 'gguf' ? ggufFamily(checkpoint) : hfFamily(checkpoint);

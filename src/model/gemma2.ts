@@ -11,7 +11,15 @@ import type { ModelConfig } from './model-config.ts';
 import type { ModelFamily } from './model-family.ts';
 import { type Program, ProgramBuilder } from './program.ts';
 import { ropeTable } from './rope.ts';
-import { ggufSpecs, type HfNames, hfName, hfSpecs, type WeightName, type WeightRefShape, type WeightSource } from './weight-specs.ts';
+import {
+  ggufSpecs,
+  type HfNames,
+  hfName,
+  hfSpecs,
+  type WeightName,
+  type WeightRefShape,
+  type WeightSource,
+} from './weight-specs.ts';
 
 export const GEMMA_NAMES: HfNames = {
   ...LLAMA_NAMES,
@@ -79,7 +87,10 @@ function ggufConfig(checkpoint: Checkpoint): ModelConfig {
   const queryScalar = fields.numLayers === LAYERS_OF_27B ? fields.hiddenSize / fields.numHeads : fields.headDim;
   return modelConfig({
     ...fields,
-    windows: everyOther(fields.numLayers, reader.int('attention.sliding_window', { min: 0, max: 2 ** 31 - 1, fallback: 4096 })),
+    windows: everyOther(
+      fields.numLayers,
+      reader.int('attention.sliding_window', { min: 0, max: 2 ** 31 - 1, fallback: 4096 }),
+    ),
     attentionScale: 1 / Math.sqrt(queryScalar),
     attentionSoftcap: reader.number('attn_logit_softcapping', { min: 0, fallback: 50 }),
     finalSoftcap: reader.number('final_logit_softcapping', { min: 0, fallback: 30 }),
@@ -112,8 +123,16 @@ function gemma2Program(config: ModelConfig, { maxModelLen }: { maxModelLen: numb
     b.rope(q, { numHeads, ...rope }, table); // [T, heads * headDim]
     b.rope(k, { numHeads: numKvHeads, ...rope }, table); // [T, kvHeads * headDim]
     const kvLayer = { numKvHeads, headDim, window: config.windows[layer] };
-    const heads = b.attention(q, k, v, kvLayer, { numHeads, scale: config.attentionScale, softcap: config.attentionSoftcap }); // [T, heads * headDim]
-    const mixed = b.linear(heads, w.matrix('attn_output', hiddenSize, qCols), w.biasIf(config.outputBias, 'attn_output', hiddenSize)); // [T, hidden]
+    const heads = b.attention(q, k, v, kvLayer, {
+      numHeads,
+      scale: config.attentionScale,
+      softcap: config.attentionSoftcap,
+    }); // [T, heads * headDim]
+    const mixed = b.linear(
+      heads,
+      w.matrix('attn_output', hiddenSize, qCols),
+      w.biasIf(config.outputBias, 'attn_output', hiddenSize),
+    ); // [T, hidden]
     hidden = b.add(hidden, b.rmsNorm(mixed, w.vector('post_attention_norm', hiddenSize), normEps)); // [T, hidden]
     const y = b.rmsNorm(hidden, w.vector('ffn_norm', hiddenSize), normEps); // [T, hidden]
     const gate = b.linear(y, w.matrix('ffn_gate', intermediateSize, hiddenSize)); // [T, intermediate]

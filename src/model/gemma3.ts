@@ -45,17 +45,27 @@ function textNames(checkpoint: Checkpoint): HfNames {
 
 function hfConfig(checkpoint: Checkpoint): ModelConfig {
   const outer = hfReader(checkpoint);
-  if (outer.boolean('use_bidirectional_attention', false)) throw new PagodaError('unsupported', 'Gemma 3 with bidirectional attention (an embedding model) is not supported.');
+  if (outer.boolean('use_bidirectional_attention', false))
+    throw new PagodaError('unsupported', 'Gemma 3 with bidirectional attention (an embedding model) is not supported.');
   const { reader, fields } = hfDecoder(checkpoint, {
     architecture: 'gemma3',
     tieEmbeddings: true,
-    keys: { defaultHeadDim: 256, defaultMaxPositions: 131072, defaultHeads: 8, defaultKvHeads: 4, defaultVocabSize: 262208 },
+    keys: {
+      defaultHeadDim: 256,
+      defaultMaxPositions: 131072,
+      defaultHeads: 8,
+      defaultKvHeads: 4,
+      defaultVocabSize: 262208,
+    },
     theta: 1e6,
     activationKeys: ['hidden_activation'],
     activation: 'geluTanh',
   });
   const window = slidingWindow(reader, 4096);
-  const pattern = reader.int(['sliding_window_pattern', '_sliding_window_pattern'], { min: 1, fallback: DEFAULT_PATTERN });
+  const pattern = reader.int(['sliding_window_pattern', '_sliding_window_pattern'], {
+    min: 1,
+    fallback: DEFAULT_PATTERN,
+  });
   const attentionBias = reader.boolean('attention_bias', false);
   return modelConfig({
     ...fields,
@@ -72,7 +82,10 @@ function hfConfig(checkpoint: Checkpoint): ModelConfig {
 }
 
 /** Classic: rope_theta, rope_scaling, rope_local_base_freq. New: rope_parameters with one entry per kind of layer. */
-function ropes(reader: ConfigReader, maxPositions: number): Pick<ModelConfig, 'ropeTheta' | 'ropeScaling' | 'localRopeTheta'> {
+function ropes(
+  reader: ConfigReader,
+  maxPositions: number,
+): Pick<ModelConfig, 'ropeTheta' | 'ropeScaling' | 'localRopeTheta'> {
   const parameters = reader.object('rope_parameters');
   const full = hfRope(reader, { theta: 1e6, maxPositions }, parameters?.object('full_attention') ?? parameters);
   const local = parameters?.object('sliding_attention')?.optionalNumber('rope_theta', 1e-9);
@@ -104,7 +117,8 @@ function ggufConfig(checkpoint: Checkpoint): ModelConfig {
 function ggufWindows(reader: ConfigReader, numLayers: number, window: number): number[] {
   const key = 'attention.sliding_window_pattern';
   const stored = reader.raw(key);
-  if (!Array.isArray(stored)) return patternWindows(numLayers, window, reader.int(key, { min: 1, fallback: DEFAULT_PATTERN }));
+  if (!Array.isArray(stored))
+    return patternWindows(numLayers, window, reader.int(key, { min: 1, fallback: DEFAULT_PATTERN }));
   if (stored.length !== numLayers) reader.fail(key, `has ${stored.length} entries for ${numLayers} layers`);
   return stored.map((slides) => (slides ? window : 0));
 }
@@ -138,8 +152,16 @@ function gemma3Program(config: ModelConfig, { maxModelLen }: { maxModelLen: numb
     b.rope(q, { numHeads, ...rope }, table); // [T, heads * headDim]
     b.rope(k, { numHeads: numKvHeads, ...rope }, table); // [T, kvHeads * headDim]
     const kvLayer = { numKvHeads, headDim, window: config.windows[layer] };
-    const heads = b.attention(q, k, v, kvLayer, { numHeads, scale: config.attentionScale, softcap: config.attentionSoftcap }); // [T, heads * headDim]
-    const mixed = b.linear(heads, w.matrix('attn_output', hiddenSize, qCols), w.biasIf(config.outputBias, 'attn_output', hiddenSize)); // [T, hidden]
+    const heads = b.attention(q, k, v, kvLayer, {
+      numHeads,
+      scale: config.attentionScale,
+      softcap: config.attentionSoftcap,
+    }); // [T, heads * headDim]
+    const mixed = b.linear(
+      heads,
+      w.matrix('attn_output', hiddenSize, qCols),
+      w.biasIf(config.outputBias, 'attn_output', hiddenSize),
+    ); // [T, hidden]
     hidden = b.add(hidden, b.rmsNorm(mixed, w.vector('post_attention_norm', hiddenSize), normEps)); // [T, hidden]
     const y = b.rmsNorm(hidden, w.vector('ffn_norm', hiddenSize), normEps); // [T, hidden]
     const gate = b.linear(y, w.matrix('ffn_gate', intermediateSize, hiddenSize)); // [T, intermediate]

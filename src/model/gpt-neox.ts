@@ -45,7 +45,13 @@ function interleavedQkv({ numHeads, headDim }: ModelConfig, { layer, part, kind 
   const third = ['attn_q', 'attn_k', 'attn_v'].indexOf(part);
   if (third < 0) return null;
   const tensor = `gpt_neox.layers.${layer}.attention.query_key_value.${kind}`;
-  return { pieces: Array.from({ length: numHeads }, (_, head) => ({ tensor, rowStart: (3 * head + third) * headDim, numRows: headDim })) };
+  return {
+    pieces: Array.from({ length: numHeads }, (_, head) => ({
+      tensor,
+      rowStart: (3 * head + third) * headDim,
+      numRows: headDim,
+    })),
+  };
 }
 
 function hfConfig(checkpoint: Checkpoint): ModelConfig {
@@ -68,7 +74,11 @@ function hfConfig(checkpoint: Checkpoint): ModelConfig {
 }
 
 function ggufConfig(checkpoint: Checkpoint): ModelConfig {
-  const { reader, fields } = ggufDecoder(checkpoint, { architecture: 'gpt_neox', activation: 'gelu', normEpsKey: 'attention.layer_norm_epsilon' });
+  const { reader, fields } = ggufDecoder(checkpoint, {
+    architecture: 'gpt_neox',
+    activation: 'gelu',
+    normEpsKey: 'attention.layer_norm_epsilon',
+  });
   const attentionBias = checkpoint.tensors.has('blk.0.attn_output.bias');
   return modelConfig({
     ...fields,
@@ -99,12 +109,24 @@ function gptNeoxProgram(config: ModelConfig, { maxModelLen }: { maxModelLen: num
     b.rope(k, rope, table); // [T, heads * headDim]
     const kvLayer = { numKvHeads, headDim, window: config.windows[layer] };
     const heads = b.attention(q, k, v, kvLayer, { numHeads, scale: config.attentionScale }); // [T, heads * headDim]
-    const mixed = b.linear(heads, w.matrix('attn_output', hiddenSize, qCols), w.biasIf(config.outputBias, 'attn_output', hiddenSize)); // [T, hidden]
+    const mixed = b.linear(
+      heads,
+      w.matrix('attn_output', hiddenSize, qCols),
+      w.biasIf(config.outputBias, 'attn_output', hiddenSize),
+    ); // [T, hidden]
     const between = b.add(hidden, mixed); // [T, hidden]
-    const y = b.layerNorm(config.parallelResidual ? hidden : between, w.vector('ffn_norm', hiddenSize), w.bias('ffn_norm', hiddenSize), normEps); // [T, hidden]
+    const y = b.layerNorm(
+      config.parallelResidual ? hidden : between,
+      w.vector('ffn_norm', hiddenSize),
+      w.bias('ffn_norm', hiddenSize),
+      normEps,
+    ); // [T, hidden]
     const up = b.linear(y, w.matrix('ffn_up', intermediateSize, hiddenSize), w.bias('ffn_up', intermediateSize)); // [T, intermediate]
     const inner = b.activation(up, config.activation); // [T, intermediate]
-    hidden = b.add(between, b.linear(inner, w.matrix('ffn_down', hiddenSize, intermediateSize), w.bias('ffn_down', hiddenSize))); // [T, hidden]
+    hidden = b.add(
+      between,
+      b.linear(inner, w.matrix('ffn_down', hiddenSize, intermediateSize), w.bias('ffn_down', hiddenSize)),
+    ); // [T, hidden]
   }
   const rows = b.selectRows(hidden); // [R, hidden]
   const last = b.layerNorm(rows, top.vector('output_norm', hiddenSize), top.bias('output_norm', hiddenSize), normEps); // [R, hidden]

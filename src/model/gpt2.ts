@@ -10,7 +10,16 @@ import { weightsOf } from './layer-weights.ts';
 import type { ModelConfig } from './model-config.ts';
 import type { ModelFamily } from './model-family.ts';
 import { type Program, ProgramBuilder } from './program.ts';
-import { fusedQkv, ggufSpecs, type HfNames, hfName, hfSpecs, type WeightName, type WeightRefShape, type WeightSource } from './weight-specs.ts';
+import {
+  fusedQkv,
+  ggufSpecs,
+  type HfNames,
+  hfName,
+  hfSpecs,
+  type WeightName,
+  type WeightRefShape,
+  type WeightSource,
+} from './weight-specs.ts';
 
 export const gpt2: ModelFamily = {
   name: 'gpt2',
@@ -20,7 +29,8 @@ export const gpt2: ModelFamily = {
   config: (checkpoint) => (checkpoint.format === 'gguf' ? ggufConfig(checkpoint) : hfConfig(checkpoint)),
   weights(config, checkpoint) {
     const program = gpt2Program(config);
-    if (checkpoint.format === 'gguf') return ggufSpecs(program, checkpoint, (name) => fusedQkv(checkpoint, config, name));
+    if (checkpoint.format === 'gguf')
+      return ggufSpecs(program, checkpoint, (name) => fusedQkv(checkpoint, config, name));
     const names = hfNames(checkpoint);
     return hfSpecs(program, checkpoint, names, (name, ref) => transposed(config, names, name, ref));
   },
@@ -48,7 +58,12 @@ function hfNames(checkpoint: Checkpoint): HfNames {
 }
 
 /** Conv1D keeps [inputs, outputs], q, k and v side by side; biases are plain. */
-function transposed({ hiddenSize }: ModelConfig, names: HfNames, name: WeightName, ref: WeightRefShape): WeightSource | null {
+function transposed(
+  { hiddenSize }: ModelConfig,
+  names: HfNames,
+  name: WeightName,
+  ref: WeightRefShape,
+): WeightSource | null {
   const third = ['attn_q', 'attn_k', 'attn_v'].indexOf(name.part);
   const [part, rowStart] = third < 0 ? [name.part, 0] : ['attn_qkv', third * hiddenSize];
   if (third < 0 && !['attn_output', 'ffn_up', 'ffn_down'].includes(part)) return null;
@@ -58,7 +73,13 @@ function transposed({ hiddenSize }: ModelConfig, names: HfNames, name: WeightNam
 }
 
 function hfConfig(checkpoint: Checkpoint): ModelConfig {
-  const keys = { hiddenSize: 'n_embd', numLayers: 'n_layer', numHeads: 'n_head', intermediateSize: 'n_inner', maxPositions: 'n_positions' };
+  const keys = {
+    hiddenSize: 'n_embd',
+    numLayers: 'n_layer',
+    numHeads: 'n_head',
+    intermediateSize: 'n_inner',
+    maxPositions: 'n_positions',
+  };
   const hiddenSize = hfReader(checkpoint).int('n_embd', { min: 1, max: 1 << 20 });
   const { reader, fields } = hfDecoder(checkpoint, {
     architecture: 'gpt2',
@@ -80,7 +101,11 @@ function hfConfig(checkpoint: Checkpoint): ModelConfig {
 }
 
 function ggufConfig(checkpoint: Checkpoint): ModelConfig {
-  const { fields } = ggufDecoder(checkpoint, { architecture: 'gpt2', activation: 'geluTanh', normEpsKey: 'attention.layer_norm_epsilon' });
+  const { fields } = ggufDecoder(checkpoint, {
+    architecture: 'gpt2',
+    activation: 'geluTanh',
+    normEpsKey: 'attention.layer_norm_epsilon',
+  });
   return modelConfig({ ...fields, ...BIASES });
 }
 
@@ -102,11 +127,17 @@ function gpt2Program(config: ModelConfig): Program {
     const v = b.linear(x, w.matrix('attn_v', hiddenSize, hiddenSize), w.bias('attn_v', hiddenSize)); // [T, heads * headDim]
     const kvLayer = { numKvHeads, headDim, window: config.windows[layer] };
     const heads = b.attention(q, k, v, kvLayer, { numHeads, scale: config.attentionScale }); // [T, heads * headDim]
-    hidden = b.add(hidden, b.linear(heads, w.matrix('attn_output', hiddenSize, hiddenSize), w.bias('attn_output', hiddenSize))); // [T, hidden]
+    hidden = b.add(
+      hidden,
+      b.linear(heads, w.matrix('attn_output', hiddenSize, hiddenSize), w.bias('attn_output', hiddenSize)),
+    ); // [T, hidden]
     const y = b.layerNorm(hidden, w.vector('ffn_norm', hiddenSize), w.bias('ffn_norm', hiddenSize), normEps); // [T, hidden]
     const up = b.linear(y, w.matrix('ffn_up', intermediateSize, hiddenSize), w.bias('ffn_up', intermediateSize)); // [T, intermediate]
     const inner = b.activation(up, config.activation); // [T, intermediate]
-    hidden = b.add(hidden, b.linear(inner, w.matrix('ffn_down', hiddenSize, intermediateSize), w.bias('ffn_down', hiddenSize))); // [T, hidden]
+    hidden = b.add(
+      hidden,
+      b.linear(inner, w.matrix('ffn_down', hiddenSize, intermediateSize), w.bias('ffn_down', hiddenSize)),
+    ); // [T, hidden]
   }
   const rows = b.selectRows(hidden); // [R, hidden]
   const last = b.layerNorm(rows, top.vector('output_norm', hiddenSize), top.bias('output_norm', hiddenSize), normEps); // [R, hidden]

@@ -81,7 +81,9 @@ function checkStoredShapes(checkpoint: Checkpoint, specs: readonly WeightSpec[])
           'bad_model_file',
           `${checkpoint.source}: tensor ${piece.tensor} is missing (wanted for ${spec.name}, [${spec.rows}, ${spec.cols}]).`,
         );
-      const cols = tensor.shape.length === 1 ? 1 : spec.cols;
+      const isVector = tensor.shape.length <= 1;
+      if (isVector && spec.rows > 1) throw shapeError(checkpoint, tensor, { wanted: `[${spec.rows}, ${spec.cols}]`, weight: spec.name });
+      const cols = isVector ? 1 : spec.cols;
       taken += piece.numRows * cols;
       const demand = demands.get(piece.tensor);
       const end = piece.rowStart + piece.numRows;
@@ -116,7 +118,7 @@ function storedMatrix(tensor: TensorInfo, transpose: boolean): [rows: number, co
 }
 
 function wantedShape(tensor: TensorInfo, spec: WeightSpec, rows: number): string {
-  if (tensor.shape.length === 1) return spec.rows === 1 ? `[${rows}]` : `[${spec.rows}, ${spec.cols}]`;
+  if (tensor.shape.length <= 1) return `[${rows}]`;
   return spec.transpose ? `[${spec.cols}, ${rows}]` : `[${rows}, ${spec.cols}]`;
 }
 

@@ -33,7 +33,13 @@ export const mixtral: ModelFamily = {
 
 function hfConfig(checkpoint: Checkpoint): ModelConfig {
   const keys = { defaultMaxPositions: 131072 };
-  const { reader, fields } = hfDecoder(checkpoint, { architecture: 'mixtral', tieEmbeddings: false, keys, theta: 1e6, normEps: 1e-5 });
+  const { reader, fields } = hfDecoder(checkpoint, {
+    architecture: 'mixtral',
+    tieEmbeddings: false,
+    keys,
+    theta: 1e6,
+    normEps: 1e-5,
+  });
   const counts = expertCounts(reader, {
     experts: ['num_local_experts', 'num_experts'],
     topK: 'num_experts_per_tok',
@@ -47,12 +53,20 @@ function hfConfig(checkpoint: Checkpoint): ModelConfig {
 }
 
 function ggufConfig(checkpoint: Checkpoint): ModelConfig {
-  const { reader, fields } = ggufDecoder(checkpoint, { architecture: 'mixtral', activation: 'silu', ropeStyle: 'interleaved' });
+  const { reader, fields } = ggufDecoder(checkpoint, {
+    architecture: 'mixtral',
+    activation: 'silu',
+    ropeStyle: 'interleaved',
+  });
   const counts = expertCounts(reader, { experts: ['expert_count'], topK: 'expert_used_count' });
   return modelConfig({ ...fields, moe: everyLayer(fields.numLayers, fields.intermediateSize, counts) });
 }
 
-function everyLayer(numLayers: number, expertIntermediateSize: number, counts: { numExperts: number; topK: number }): MoeConfig {
+function everyLayer(
+  numLayers: number,
+  expertIntermediateSize: number,
+  counts: { numExperts: number; topK: number },
+): MoeConfig {
   const isMoeLayer = new Array<boolean>(numLayers).fill(true);
   return { ...counts, expertIntermediateSize, sharedIntermediateSize: 0, renormalise: true, isMoeLayer };
 }

@@ -33,8 +33,13 @@ export interface ByteSizes {
 const FLOAT_BYTES = 4;
 
 /** Shape of a step that gives each sequence `numTokens` tokens after `numComputed` earlier ones. */
-export function stepShape(sequences: ReadonlyArray<{ readonly numComputed: number; readonly numTokens: number }>, numLogitRows: number): StepShape {
-  const contextLengths = sequences.flatMap(({ numComputed, numTokens }) => Array.from({ length: numTokens }, (_, i) => numComputed + i + 1));
+export function stepShape(
+  sequences: ReadonlyArray<{ readonly numComputed: number; readonly numTokens: number }>,
+  numLogitRows: number,
+): StepShape {
+  const contextLengths = sequences.flatMap(({ numComputed, numTokens }) =>
+    Array.from({ length: numTokens }, (_, i) => numComputed + i + 1),
+  );
   return { numTokens: contextLengths.length, contextLengths, numLogitRows };
 }
 
@@ -119,7 +124,8 @@ function opFloats(op: Op, shape: StepShape): number {
 
 function visibleKeys({ window }: KvLayer, { contextLengths }: StepShape): number {
   let sum = 0;
-  for (let i = 0; i < contextLengths.length; i++) sum += window > 0 ? Math.min(contextLengths[i], window) : contextLengths[i];
+  for (let i = 0; i < contextLengths.length; i++)
+    sum += window > 0 ? Math.min(contextLengths[i], window) : contextLengths[i];
   return sum;
 }
 

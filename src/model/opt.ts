@@ -59,7 +59,8 @@ function hfConfig(checkpoint: Checkpoint): ModelConfig {
     throw new PagodaError('unsupported', `OPT with ${what} is not supported.`);
   };
   if (!reader.boolean('do_layer_norm_before', true)) refuse('do_layer_norm_before = false');
-  if (reader.int('word_embed_proj_dim', { min: 1, fallback: fields.hiddenSize }) !== fields.hiddenSize) refuse('word_embed_proj_dim other than hidden_size');
+  if (reader.int('word_embed_proj_dim', { min: 1, fallback: fields.hiddenSize }) !== fields.hiddenSize)
+    refuse('word_embed_proj_dim other than hidden_size');
   if (reader.boolean('_remove_final_layer_norm', false)) refuse('_remove_final_layer_norm');
   if (!reader.boolean('layer_norm_elementwise_affine', true)) refuse('layer_norm_elementwise_affine = false');
   const bias = reader.boolean('enable_bias', true);
@@ -73,21 +74,49 @@ function optProgram(config: ModelConfig): Program {
   const embedding = top.matrix('token_embd', vocabSize, hiddenSize);
 
   let hidden = b.embed(embedding); // [T, hidden]
-  b.addPosition(hidden, top.matrix('position_embd', config.contextLength + POSITION_OFFSET, hiddenSize), POSITION_OFFSET); // [T, hidden]
+  b.addPosition(
+    hidden,
+    top.matrix('position_embd', config.contextLength + POSITION_OFFSET, hiddenSize),
+    POSITION_OFFSET,
+  ); // [T, hidden]
   for (let layer = 0; layer < config.numLayers; layer++) {
     const w = weightsOf(layer);
     const x = b.layerNorm(hidden, w.vector('attn_norm', hiddenSize), w.bias('attn_norm', hiddenSize), normEps); // [T, hidden]
-    const q = b.linear(x, w.matrix('attn_q', hiddenSize, hiddenSize), w.biasIf(config.attentionBias, 'attn_q', hiddenSize)); // [T, heads * headDim]
-    const k = b.linear(x, w.matrix('attn_k', hiddenSize, hiddenSize), w.biasIf(config.attentionBias, 'attn_k', hiddenSize)); // [T, heads * headDim]
-    const v = b.linear(x, w.matrix('attn_v', hiddenSize, hiddenSize), w.biasIf(config.attentionBias, 'attn_v', hiddenSize)); // [T, heads * headDim]
+    const q = b.linear(
+      x,
+      w.matrix('attn_q', hiddenSize, hiddenSize),
+      w.biasIf(config.attentionBias, 'attn_q', hiddenSize),
+    ); // [T, heads * headDim]
+    const k = b.linear(
+      x,
+      w.matrix('attn_k', hiddenSize, hiddenSize),
+      w.biasIf(config.attentionBias, 'attn_k', hiddenSize),
+    ); // [T, heads * headDim]
+    const v = b.linear(
+      x,
+      w.matrix('attn_v', hiddenSize, hiddenSize),
+      w.biasIf(config.attentionBias, 'attn_v', hiddenSize),
+    ); // [T, heads * headDim]
     const kvLayer = { numKvHeads, headDim, window: config.windows[layer] };
     const heads = b.attention(q, k, v, kvLayer, { numHeads, scale: config.attentionScale }); // [T, heads * headDim]
-    const mixed = b.linear(heads, w.matrix('attn_output', hiddenSize, hiddenSize), w.biasIf(config.outputBias, 'attn_output', hiddenSize)); // [T, hidden]
+    const mixed = b.linear(
+      heads,
+      w.matrix('attn_output', hiddenSize, hiddenSize),
+      w.biasIf(config.outputBias, 'attn_output', hiddenSize),
+    ); // [T, hidden]
     hidden = b.add(hidden, mixed); // [T, hidden]
     const y = b.layerNorm(hidden, w.vector('ffn_norm', hiddenSize), w.bias('ffn_norm', hiddenSize), normEps); // [T, hidden]
-    const up = b.linear(y, w.matrix('ffn_up', intermediateSize, hiddenSize), w.biasIf(config.mlpBias, 'ffn_up', intermediateSize)); // [T, intermediate]
+    const up = b.linear(
+      y,
+      w.matrix('ffn_up', intermediateSize, hiddenSize),
+      w.biasIf(config.mlpBias, 'ffn_up', intermediateSize),
+    ); // [T, intermediate]
     const inner = b.activation(up, config.activation); // [T, intermediate]
-    const down = b.linear(inner, w.matrix('ffn_down', hiddenSize, intermediateSize), w.biasIf(config.mlpBias, 'ffn_down', hiddenSize)); // [T, hidden]
+    const down = b.linear(
+      inner,
+      w.matrix('ffn_down', hiddenSize, intermediateSize),
+      w.biasIf(config.mlpBias, 'ffn_down', hiddenSize),
+    ); // [T, hidden]
     hidden = b.add(hidden, down); // [T, hidden]
   }
   const rows = b.selectRows(hidden); // [R, hidden]

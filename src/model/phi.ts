@@ -52,12 +52,17 @@ function hfConfig(checkpoint: Checkpoint): ModelConfig {
     normEps: 1e-5,
     activation: 'geluTanh',
   });
-  if (reader.boolean('qk_layernorm', false)) throw new PagodaError('unsupported', 'Phi with qk_layernorm is not supported.');
+  if (reader.boolean('qk_layernorm', false))
+    throw new PagodaError('unsupported', 'Phi with qk_layernorm is not supported.');
   return modelConfig({ ...fields, attentionBias: true, outputBias: true, mlpBias: true, parallelResidual: true });
 }
 
 function ggufConfig(checkpoint: Checkpoint): ModelConfig {
-  const { fields } = ggufDecoder(checkpoint, { architecture: 'phi', activation: 'geluTanh', normEpsKey: 'attention.layer_norm_epsilon' });
+  const { fields } = ggufDecoder(checkpoint, {
+    architecture: 'phi',
+    activation: 'geluTanh',
+    normEpsKey: 'attention.layer_norm_epsilon',
+  });
   return modelConfig({ ...fields, attentionBias: true, outputBias: true, mlpBias: true, parallelResidual: true });
 }
 

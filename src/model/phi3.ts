@@ -17,20 +17,35 @@ export const phi3: ModelFamily = {
   weights(config, checkpoint) {
     const program = llamaProgram(config, { maxModelLen: config.contextLength });
     return checkpoint.format === 'gguf'
-      ? ggufSpecs(program, checkpoint, (name) => fusedQkv(checkpoint, config, name) ?? fusedGateUp(`blk.${name.layer}.ffn_up.weight`, config, name))
+      ? ggufSpecs(
+          program,
+          checkpoint,
+          (name) => fusedQkv(checkpoint, config, name) ?? fusedGateUp(`blk.${name.layer}.ffn_up.weight`, config, name),
+        )
       : hfSpecs(program, checkpoint, LLAMA_NAMES, (name) => hfFused(config, name));
   },
   program: llamaProgram,
 };
 
 function hfConfig(checkpoint: Checkpoint): ModelConfig {
-  const { reader, fields } = hfDecoder(checkpoint, { architecture: 'phi3', tieEmbeddings: false, keys: { defaultMaxPositions: 4096 }, normEps: 1e-5 });
+  const { reader, fields } = hfDecoder(checkpoint, {
+    architecture: 'phi3',
+    tieEmbeddings: false,
+    keys: { defaultMaxPositions: 4096 },
+    normEps: 1e-5,
+  });
   return modelConfig({ ...fields, windows: uniformWindows(fields.numLayers, slidingWindow(reader, 0)) });
 }
 
 function ggufConfig(checkpoint: Checkpoint): ModelConfig {
   const { reader, fields } = ggufDecoder(checkpoint, { architecture: 'phi3', activation: 'silu' });
-  return modelConfig({ ...fields, windows: uniformWindows(fields.numLayers, reader.int('attention.sliding_window', { min: 0, max: 2 ** 31 - 1, fallback: 0 })) });
+  return modelConfig({
+    ...fields,
+    windows: uniformWindows(
+      fields.numLayers,
+      reader.int('attention.sliding_window', { min: 0, max: 2 ** 31 - 1, fallback: 0 }),
+    ),
+  });
 }
 
 function hfFused(config: ModelConfig, name: WeightName): WeightSource | null {

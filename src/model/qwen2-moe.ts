@@ -3,7 +3,15 @@
 import type { Checkpoint } from '../checkpoint/checkpoint.ts';
 import { ggufDecoder, hfDecoder } from './decoder-fields.ts';
 import { modelConfig } from './dimensions.ts';
-import { expertCounts, ggufExpertSize, ggufExperts, ggufMoeLayers, hfExperts, moeLayer, qwenMoeLayers } from './experts.ts';
+import {
+  expertCounts,
+  ggufExpertSize,
+  ggufExperts,
+  ggufMoeLayers,
+  hfExperts,
+  moeLayer,
+  qwenMoeLayers,
+} from './experts.ts';
 import { weightsOf } from './layer-weights.ts';
 import { LLAMA_NAMES } from './llama.ts';
 import type { ModelConfig } from './model-config.ts';

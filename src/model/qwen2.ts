@@ -23,7 +23,11 @@ export const qwen2: ModelFamily = {
 };
 
 function hfConfig(checkpoint: Checkpoint): ModelConfig {
-  const { reader, fields } = hfDecoder(checkpoint, { architecture: 'qwen2', tieEmbeddings: false, keys: { defaultMaxPositions: 32768 } });
+  const { reader, fields } = hfDecoder(checkpoint, {
+    architecture: 'qwen2',
+    tieEmbeddings: false,
+    keys: { defaultMaxPositions: 32768 },
+  });
   return modelConfig({ ...fields, windows: qwenWindows(reader, fields.numLayers), attentionBias: true });
 }
 

@@ -3,7 +3,15 @@
 import type { Checkpoint } from '../checkpoint/checkpoint.ts';
 import { ggufDecoder, hfDecoder } from './decoder-fields.ts';
 import { modelConfig } from './dimensions.ts';
-import { expertCounts, ggufExpertSize, ggufExperts, ggufMoeLayers, hfExperts, moeLayer, qwenMoeLayers } from './experts.ts';
+import {
+  expertCounts,
+  ggufExpertSize,
+  ggufExperts,
+  ggufMoeLayers,
+  hfExperts,
+  moeLayer,
+  qwenMoeLayers,
+} from './experts.ts';
 import { weightsOf } from './layer-weights.ts';
 import { LLAMA_NAMES } from './llama.ts';
 import type { ModelConfig } from './model-config.ts';
@@ -94,7 +102,11 @@ function qwen3MoeProgram(config: ModelConfig, { maxModelLen }: { maxModelLen: nu
     b.rope(k, { numHeads: numKvHeads, ...rope }, table); // [T, kvHeads * headDim]
     const kvLayer = { numKvHeads, headDim, window: config.windows[layer] };
     const heads = b.attention(q, k, v, kvLayer, { numHeads, scale: config.attentionScale }); // [T, heads * headDim]
-    const mixed = b.linear(heads, w.matrix('attn_output', hiddenSize, qCols), w.biasIf(config.outputBias, 'attn_output', hiddenSize)); // [T, hidden]
+    const mixed = b.linear(
+      heads,
+      w.matrix('attn_output', hiddenSize, qCols),
+      w.biasIf(config.outputBias, 'attn_output', hiddenSize),
+    ); // [T, hidden]
     hidden = b.add(hidden, mixed); // [T, hidden]
     const y = b.rmsNorm(hidden, w.vector('ffn_norm', hiddenSize), normEps); // [T, hidden]
     if (config.moe?.isMoeLayer[layer]) {

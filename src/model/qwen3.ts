@@ -29,7 +29,12 @@ function hfConfig(checkpoint: Checkpoint): ModelConfig {
   const keys = { defaultMaxPositions: 32768, defaultHeadDim: qkNormLength(checkpoint) };
   const { reader, fields } = hfDecoder(checkpoint, { architecture: 'qwen3', tieEmbeddings: false, keys });
   const attentionBias = reader.boolean('attention_bias', false);
-  return modelConfig({ ...fields, windows: qwenWindows(reader, fields.numLayers), attentionBias, outputBias: attentionBias });
+  return modelConfig({
+    ...fields,
+    windows: qwenWindows(reader, fields.numLayers),
+    attentionBias,
+    outputBias: attentionBias,
+  });
 }
 
 /** The norm of q is as long as a head: the surest source when head_dim is absent. */
@@ -65,7 +70,11 @@ function qwen3Program(config: ModelConfig, { maxModelLen }: { maxModelLen: numbe
     b.rope(k, { numHeads: numKvHeads, ...rope }, table); // [T, kvHeads * headDim]
     const kvLayer = { numKvHeads, headDim, window: config.windows[layer] };
     const heads = b.attention(q, k, v, kvLayer, { numHeads, scale: config.attentionScale }); // [T, heads * headDim]
-    const mixed = b.linear(heads, w.matrix('attn_output', hiddenSize, qCols), w.biasIf(config.outputBias, 'attn_output', hiddenSize)); // [T, hidden]
+    const mixed = b.linear(
+      heads,
+      w.matrix('attn_output', hiddenSize, qCols),
+      w.biasIf(config.outputBias, 'attn_output', hiddenSize),
+    ); // [T, hidden]
     hidden = b.add(hidden, mixed); // [T, hidden]
     const y = b.rmsNorm(hidden, w.vector('ffn_norm', hiddenSize), normEps); // [T, hidden]
     const gate = b.linear(y, w.matrix('ffn_gate', intermediateSize, hiddenSize)); // [T, intermediate]

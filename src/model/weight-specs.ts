@@ -106,7 +106,7 @@ export function hfName(names: HfNames, { layer, part, kind }: WeightName): strin
 
 /** The whole tensor as one piece: vectors count elements, all else rows. */
 export function whole(tensor: string, ref: WeightRef, checkpoint: Checkpoint): WeightPiece {
-  const isVector = checkpoint.tensors.get(tensor)?.shape.length === 1;
+  const isVector = ref.rows === 1 && checkpoint.tensors.get(tensor)?.shape.length === 1;
   return { tensor, rowStart: 0, numRows: isVector ? ref.rows * ref.cols : ref.rows };
 }
 
@@ -116,7 +116,11 @@ export function slice(tensor: string, rowStart: number, numRows: number): Weight
 }
 
 /** GGUF's `attn_qkv`: the rows of q, then those of k, then those of v. Null when the file keeps them apart, and for other parts. */
-export function fusedQkv(checkpoint: Checkpoint, config: Pick<ModelConfig, 'numHeads' | 'numKvHeads' | 'headDim'>, { layer, part, kind }: WeightName): WeightSource | null {
+export function fusedQkv(
+  checkpoint: Checkpoint,
+  config: Pick<ModelConfig, 'numHeads' | 'numKvHeads' | 'headDim'>,
+  { layer, part, kind }: WeightName,
+): WeightSource | null {
   const fused = `blk.${layer}.attn_qkv.${kind}`;
   if (!checkpoint.tensors.has(fused)) return null;
   const qRows = config.numHeads * config.headDim;

@@ -3,7 +3,12 @@
 
 import { DEFAULT_SAMPLING, type SamplingParams } from '../../src/core/sampling-params.ts';
 import type { Device } from '../../src/device/device.ts';
-import { type ForwardBatch, LogitRows, type PromptRowLogprob, type StepResult } from '../../src/device/forward-batch.ts';
+import {
+  type ForwardBatch,
+  LogitRows,
+  type PromptRowLogprob,
+  type StepResult,
+} from '../../src/device/forward-batch.ts';
 
 export const GREEDY: SamplingParams = { ...DEFAULT_SAMPLING, temperature: 0 };
 
@@ -39,8 +44,12 @@ export class DeviceDriver {
     this.device = device;
     device.allocateKvCache(options.numBlocks);
     // Blocks in an order that is not the order of positions.
-    this.#freeBlocks = Array.from({ length: options.numBlocks - 1 }, (_, i) => 1 + ((i * 7919) % (options.numBlocks - 1)));
-    if (new Set(this.#freeBlocks).size !== options.numBlocks - 1) this.#freeBlocks = Array.from({ length: options.numBlocks - 1 }, (_, i) => i + 1);
+    this.#freeBlocks = Array.from(
+      { length: options.numBlocks - 1 },
+      (_, i) => 1 + ((i * 7919) % (options.numBlocks - 1)),
+    );
+    if (new Set(this.#freeBlocks).size !== options.numBlocks - 1)
+      this.#freeBlocks = Array.from({ length: options.numBlocks - 1 }, (_, i) => i + 1);
     this.#freeSlots = Array.from({ length: options.maxSeqs }, (_, i) => i);
   }
 
@@ -93,7 +102,8 @@ export class DeviceDriver {
       sequence.logprobs.push(result.sampledLogprobs[s]);
       sequence.ranks.push(result.sampledRanks[s]);
       const top: Array<[number, number]> = [];
-      for (let i = result.topStart[s]; i < result.topStart[s + 1]; i++) top.push([result.topTokens[i], result.topLogprobs[i]]);
+      for (let i = result.topStart[s]; i < result.topStart[s + 1]; i++)
+        top.push([result.topTokens[i], result.topLogprobs[i]]);
       sequence.tops.push(top);
     });
     for (const report of result.promptLogprobs) work[report.seq].sequence.promptLogprobs.push(report);
@@ -105,14 +115,21 @@ export class DeviceDriver {
     for (;;) {
       const open = sequences.filter((each) => !each.fault && each.tokens.length - each.numPrompt < numOutputs);
       if (open.length === 0) return;
-      await this.step(open.map((sequence) => ({ sequence, numTokens: Math.min(chunkSize, sequence.tokens.length - sequence.numComputed) })));
+      await this.step(
+        open.map((sequence) => ({
+          sequence,
+          numTokens: Math.min(chunkSize, sequence.tokens.length - sequence.numComputed),
+        })),
+      );
       for (const sequence of open) this.freeBehindWindows(sequence);
     }
   }
 
   batch(work: readonly Work[]): ForwardBatch {
     const numTokens = work.reduce((sum, each) => sum + each.numTokens, 0);
-    const tables = work.flatMap(({ sequence, numTokens: count }) => this.#grownTables(sequence, sequence.numComputed + count));
+    const tables = work.flatMap(({ sequence, numTokens: count }) =>
+      this.#grownTables(sequence, sequence.numComputed + count),
+    );
     const batch: ForwardBatch = {
       numSeqs: work.length,
       numTokens,
@@ -131,7 +148,8 @@ export class DeviceDriver {
       batch.samples[s] = reachesEnd ? 1 : 0;
       const reports = sequence.sampling.promptLogprobs !== null && sequence.numComputed < sequence.numPrompt;
       batch.logitRows[s] = reports ? LogitRows.all : reachesEnd ? LogitRows.last : LogitRows.none;
-      for (let i = 0; i < count; i++) batch.tokenIds[batch.tokenStart[s] + i] = this.#idFor(sequence, sequence.numComputed + i);
+      for (let i = 0; i < count; i++)
+        batch.tokenIds[batch.tokenStart[s] + i] = this.#idFor(sequence, sequence.numComputed + i);
     });
     return batch;
   }

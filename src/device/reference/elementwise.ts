@@ -78,7 +78,7 @@ export function applyActivation(kind: Activation, x: number): number {
     case 'geluTanh':
       return 0.5 * x * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (x + 0.044715 * x * x * x)));
     case 'relu':
-      return x > 0 ? x : 0;
+      return Math.max(0, x);
   }
 }
 

@@ -1,10 +1,9 @@
 // Exponentials and sums whose every bit is defined, so that sampling chooses the same token in every language: only IEEE
 // double additions and multiplications in a fixed order, none of them fused.
 
-const LOG2_E = 1.4426950408889634;
 /** ln 2 in two parts; the first has 21 zero bits at its end, so that n * LN2_HIGH is exact. */
-const LN2_HIGH = 6.9314718036912381649e-1;
-const LN2_LOW = 1.90821492927058770002e-10;
+const LN2_HIGH = 0.6931471803691238;
+const LN2_LOW = 1.9082149292705877e-10;
 /** exp of anything below counts as 0. */
 const MIN_EXPONENT = -708;
 /** 1/11!, 1/10!, ..., 1/0!: the Taylor series in Horner's order. */
@@ -32,12 +31,12 @@ export const SUM_CHUNK = 256;
 
 /**
  * exp(x) for x <= 0 (-infinity included), to about 1e-14.
- * n = floor(x * log2(e) + 0.5); r = (x - n * LN2_HIGH) - n * LN2_LOW; p = c[0]; p = p * r + c[i] for i = 1..11, with the
+ * n = floor(x * Math.LOG2E + 0.5); r = (x - n * LN2_HIGH) - n * LN2_LOW; p = c[0]; p = p * r + c[i] for i = 1..11, with the
  * product rounded before the sum; result p * 2^n.
  */
 export function exactExp(x: number): number {
   if (!(x > MIN_EXPONENT)) return 0;
-  const n = Math.floor(x * LOG2_E + 0.5);
+  const n = Math.floor(x * Math.LOG2E + 0.5);
   const r = x - n * LN2_HIGH - n * LN2_LOW;
   let p = COEFFICIENTS[0];
   for (let i = 1; i < 12; i++) p = p * r + COEFFICIENTS[i];

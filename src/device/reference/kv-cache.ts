@@ -50,7 +50,7 @@ function storeHeads(dtype: KvDtype, headDim: number, from: Float32Array, to: Flo
       to.set(from);
       return;
     case 'f16':
-      for (let i = 0; i < from.length; i++) to[i] = roundToHalf(from[i]);
+      for (let i = 0; i < from.length; i++) to[i] = roundToHalf(clampToHalf(from[i]));
       return;
     case 'bf16':
       for (let i = 0; i < from.length; i++) to[i] = roundToBfloat16(from[i]);
@@ -80,6 +80,13 @@ function roundToEven(x: number): number {
   const rest = x - down;
   if (rest !== 0.5) return rest < 0.5 ? down : down + 1;
   return down % 2 === 0 ? down : down + 1;
+}
+
+/** The largest half; a cache that holds infinity would turn a whole sequence into NaN. */
+const MAX_HALF = 65504;
+
+function clampToHalf(x: number): number {
+  return Math.min(MAX_HALF, Math.max(-MAX_HALF, x));
 }
 
 const scratch = new DataView(new ArrayBuffer(4));

@@ -1,0 +1,577 @@
+// The conformance suite: the same cases for every device and every path of it. Numbers are compared with the reference device
+// within what the number formats allow; everything that promise P1 covers is compared bit by bit.
+
+import { afterAll, describe, expect, it } from 'vitest';
+import type { Checkpoint, TensorType } from '../../src/checkpoint/checkpoint.ts';
+import { DEFAULT_SAMPLING, type SamplingParams } from '../../src/core/sampling-params.ts';
+import type { Device, DeviceLimits } from '../../src/device/device.ts';
+import type { KvDtype } from '../../src/device/kv-layout.ts';
+import { logSumExp } from '../../src/device/reference/logprobs.ts';
+import { createReferenceDevice, type KvOptions } from '../../src/device/reference/reference-device.ts';
+import { SamplerScratch, sampleToken } from '../../src/device/reference/sample.ts';
+import { TokenHistory } from '../../src/device/reference/token-history.ts';
+import type { LoadedModel } from '../../src/model/load-model.ts';
+import type { Program } from '../../src/model/program.ts';
+import { DeviceDriver, type DrivenSequence, GREEDY } from './device-driver.ts';
+import { type SyntheticModel, type SyntheticOptions, syntheticModel, testRandom } from './synthetic-model.ts';
+import { type SyntheticShape, syntheticProgram } from './synthetic-program.ts';
+
+export type MakeDevice = (
+  model: LoadedModel,
+  checkpoint: Checkpoint,
+  kv: KvOptions,
+  limits: DeviceLimits,
+) => Promise<Device>;
+
+export interface DeviceUnderTest {
+  readonly name: string;
+  readonly make: MakeDevice;
+  /** f32 = all arithmetic in float32; int8 = quantized weights times int8 activations. */
+  readonly computeDtype: 'f32' | 'int8';
+  /** Block sizes the device accepts. */
+  readonly blockSizes: readonly number[];
+}
+
+const LIMITS: DeviceLimits = { maxTokens: 512, maxSeqs: 8, maxModelLen: 512 };
+const NUM_BLOCKS = 200;
+const KV_F32: KvOptions = { dtype: 'f32', blockSize: 16 };
+
+/** Relative error of one rounding to the format. */
+const ROUNDING: Readonly<Record<KvDtype, number>> = { f32: 0, f16: 2 ** -11, bf16: 2 ** -8, int8: 1 / 127 };
+const FLOAT_ROUNDING = 2 ** -24;
+const INT8_ROUNDING = 1 / 127;
+
+/** Every op and every option of it, in shapes that are no multiples of anything. */
+const SHAPES: ReadonlyArray<readonly [name: string, shape: Partial<SyntheticShape>]> = [
+  ['plain', {}],
+  [
+    'odd sizes',
+    {
+      hidden: 37,
+      inner: 53,
+      vocab: 67,
+      numHeads: 3,
+      numKvHeads: 3,
+      headDim: 10,
+      rope: { style: 'half', rotaryDim: 10, magnitude: 1 },
+    },
+  ],
+  [
+    'one head, one layer',
+    {
+      numHeads: 1,
+      numKvHeads: 1,
+      headDim: 24,
+      windows: [0],
+      rope: { style: 'interleaved', rotaryDim: 24, magnitude: 1 },
+    },
+  ],
+  ['gelu', { activation: 'gelu' }],
+  ['gelu tanh', { activation: 'geluTanh' }],
+  ['relu', { activation: 'relu' }],
+  ['plain mlp, silu', { mlp: 'plain', bias: true }],
+  ['plain mlp, gelu', { mlp: 'plain', activation: 'gelu' }],
+  ['plain mlp, gelu tanh', { mlp: 'plain', activation: 'geluTanh', bias: true }],
+  ['plain mlp, relu', { mlp: 'plain', activation: 'relu', bias: true }],
+  ['layer norm', { norm: 'layer', bias: true }],
+  ['layer norm without bias', { norm: 'layerWithoutBias' }],
+  ['norms on q and k', { qkNorm: true }],
+  ['norms after the parts', { postNorm: true, embeddingScale: 6.9 }],
+  ['rope interleaved', { rope: { style: 'interleaved', rotaryDim: 16, magnitude: 1 } }],
+  ['rope on a part of the head', { rope: { style: 'half', rotaryDim: 6, magnitude: 1 } }],
+  ['rope on a part, interleaved, with magnitude', { rope: { style: 'interleaved', rotaryDim: 10, magnitude: 1.25 } }],
+  [
+    'learned positions',
+    {
+      rope: null,
+      positions: { offset: 0 },
+      norm: 'layer',
+      mlp: 'plain',
+      activation: 'geluTanh',
+      bias: true,
+      tied: true,
+    },
+  ],
+  ['learned positions with offset', { rope: null, positions: { offset: 2 } }],
+  ['soft caps', { attentionSoftcap: 5, finalSoftcap: 3 }],
+  ['windows', { windows: [8, 8] }],
+  ['windows in some layers', { windows: [5, 0, 5, 0], attentionSoftcap: 7 }],
+  ['two kinds of windows', { windows: [1, 33, 0] }],
+  ['multi-query', { numHeads: 6, numKvHeads: 1 }],
+  ['every head its own', { numHeads: 4, numKvHeads: 4 }],
+  ['tied output', { tied: true }],
+  ['parallel parts', { parallel: true, norm: 'layer', bias: true, mlp: 'plain', activation: 'gelu' }],
+  ['experts', { mlp: 'moe' }],
+  [
+    'experts, not renormalised, one of three',
+    { mlp: 'moe', moe: { numExperts: 3, topK: 1, renormalise: false, shared: 'none' } },
+  ],
+  [
+    'experts with a gated shared one',
+    { mlp: 'moe', moe: { numExperts: 5, topK: 3, renormalise: false, shared: 'gated' } },
+  ],
+  [
+    'experts with a plain shared one',
+    { mlp: 'moe', activation: 'geluTanh', moe: { numExperts: 4, topK: 4, renormalise: true, shared: 'plain' } },
+  ],
+];
+
+const FORMATS: readonly TensorType[] = [
+  'F16',
+  'BF16',
+  'Q8_0',
+  'Q4_0',
+  'Q4_1',
+  'Q5_0',
+  'Q5_1',
+  'Q2_K',
+  'Q3_K',
+  'Q4_K',
+  'Q5_K',
+  'Q6_K',
+  'IQ4_NL',
+  'IQ4_XS',
+  'MXFP4',
+];
+/** Rows of whole K-quant blocks. */
+const QUANTIZED_SHAPE: Partial<SyntheticShape> = {
+  hidden: 256,
+  inner: 512,
+  headDim: 64,
+  numHeads: 4,
+  numKvHeads: 2,
+  windows: [0],
+  rope: { style: 'half', rotaryDim: 64, magnitude: 1 },
+};
+/** Weights of a format that int8 devices multiply with int8 activations. */
+const isQuantized = (format: TensorType) => format !== 'F32' && format !== 'F16' && format !== 'BF16';
+
+export function deviceCases(device: DeviceUnderTest): void {
+  const opened: Array<() => void | Promise<void>> = [];
+  const build = (
+    shape: Partial<SyntheticShape>,
+    options: SyntheticOptions = {},
+  ): SyntheticModel & { program: Program } => {
+    const program = syntheticProgram(shape);
+    const model = syntheticModel(program, options);
+    opened.push(() => model.dispose());
+    return { ...model, program };
+  };
+  const make = async (model: SyntheticModel, kv: KvOptions = KV_F32): Promise<Device> => {
+    const made = await device.make(model.model, model.checkpoint, kv, LIMITS);
+    opened.push(() => made.dispose());
+    return made;
+  };
+  const context: CaseContext = { device, build, make };
+
+  describe(`device ${device.name}`, () => {
+    afterAll(async () => {
+      for (const close of opened.reverse()) await close();
+    });
+    numberCases(context);
+    invarianceCases(context);
+    samplingCases(context);
+    logprobCases(context);
+    faultCases(context);
+  });
+}
+
+interface CaseContext {
+  readonly device: DeviceUnderTest;
+  build(shape: Partial<SyntheticShape>, options?: SyntheticOptions): SyntheticModel & { program: Program };
+  make(model: SyntheticModel, kv?: KvOptions): Promise<Device>;
+}
+
+function randomTokens(seed: number, length: number, vocab: number): number[] {
+  const random = testRandom(seed);
+  return Array.from({ length }, () => Math.floor(random() * vocab));
+}
+
+/** Logits against the reference device. */
+function numberCases({ device, build, make }: CaseContext): void {
+  const compare = async (
+    model: SyntheticModel & { program: Program },
+    kv: KvOptions,
+    rounding: number,
+  ): Promise<void> => {
+    const tokens = randomTokens(3, 70, model.program.vocabSize);
+    const tested = await make(model, kv);
+    const reference = createReferenceDevice(model.model, model.checkpoint, kv, LIMITS);
+    const found = await tested.logits(tokens);
+    const wanted = await reference.logits(tokens);
+    expect(found.length).toBe(wanted.length);
+    const size = wanted.reduce((max, x) => Math.max(max, Math.abs(x)), 0);
+    const worst = wanted.reduce((max, x, i) => Math.max(max, Math.abs(x - found[i])), 0);
+    expect(Number.isFinite(size) && size > 0.1).toBe(true);
+    expect(worst / size).toBeLessThanOrEqual(tolerance(model.program, rounding));
+  };
+
+  describe('logits', () => {
+    it.each(SHAPES)('%s', async (_, shape) => {
+      await compare(build(shape), KV_F32, 0);
+    });
+
+    it.each(FORMATS)('weights in %s', async (format) => {
+      await compare(
+        build(QUANTIZED_SHAPE, { format }),
+        KV_F32,
+        device.computeDtype === 'int8' && isQuantized(format) ? INT8_ROUNDING : 0,
+      );
+    });
+
+    it.each(['f16', 'bf16', 'int8'] as const)('KV in %s', async (dtype) => {
+      const model = build({ windows: [0, 9] });
+      await compare(model, { ...KV_F32, dtype }, ROUNDING[dtype]);
+      // The format must really be used: it changes the numbers.
+      const plain = await (await make(model)).logits(randomTokens(3, 70, 101));
+      const rounded = await (await make(model, { ...KV_F32, dtype })).logits(randomTokens(3, 70, 101));
+      expect(rounded.some((x, i) => x !== plain[i])).toBe(true);
+    });
+  });
+}
+
+/**
+ * Relative error allowed in the logits: float32 sums over the longest row through all linear layers, and where a coarser format is
+ * involved one of its roundings per layer, both taken at their worst.
+ */
+function tolerance(program: Program, rounding: number): number {
+  let longest = 1;
+  let numLinear = 0;
+  for (const op of program.ops) {
+    if (op.kind !== 'linear' && op.kind !== 'moe') continue;
+    numLinear++;
+    longest = Math.max(longest, op.in.cols);
+  }
+  return FLOAT_ROUNDING * longest * numLinear + rounding * Math.sqrt(program.kvLayers.length) * 4;
+}
+
+/** What a sequence produced, to the bit. */
+function outcome(sequence: DrivenSequence): unknown {
+  return {
+    tokens: sequence.tokens,
+    logprobs: sequence.logprobs,
+    ranks: sequence.ranks,
+    tops: sequence.tops,
+    promptLogprobs: sequence.promptLogprobs.map(({ seq: _, ...rest }) => rest),
+  };
+}
+
+/** P1: the same bits whatever the batch, the chunks, the blocks and the timing. */
+function invarianceCases({ device, build, make }: CaseContext): void {
+  const NUM_OUTPUTS = 6;
+  const requests = [1, 7, 18, 45, 130].map((length, i): { tokens: number[]; sampling: SamplingParams } => ({
+    tokens: randomTokens(100 + i, length, 101),
+    sampling: {
+      ...DEFAULT_SAMPLING,
+      temperature: i % 2 === 0 ? 0 : 0.9,
+      seed: BigInt(i * 977),
+      topP: 0.95,
+      logprobs: 3,
+      promptLogprobs: i === 3 ? 2 : null,
+    },
+  }));
+  const run = async (
+    model: SyntheticModel,
+    kv: KvOptions,
+    how: { chunk: number; together: boolean; placeholders?: boolean },
+  ) => {
+    const driver = new DeviceDriver(await make(model, kv), { numBlocks: NUM_BLOCKS, maxSeqs: LIMITS.maxSeqs });
+    driver.usePlaceholders = how.placeholders ?? false;
+    const groups = how.together ? [requests] : requests.map((each) => [each]);
+    const outcomes: unknown[] = [];
+    for (const group of groups) {
+      const sequences = group.map(({ tokens, sampling }) => driver.add(tokens, sampling));
+      await driver.generate(sequences, NUM_OUTPUTS, how.chunk);
+      outcomes.push(...sequences.map(outcome));
+      for (const sequence of sequences) driver.remove(sequence);
+    }
+    return outcomes;
+  };
+
+  describe('the same bits', () => {
+    const variants: ReadonlyArray<readonly [string, Partial<SyntheticShape>, SyntheticOptions, KvDtype]> = [
+      ['plain, f32 KV', {}, {}, 'f32'],
+      ['windows, f16 KV', { windows: [6, 0, 6, 0] }, {}, 'f16'],
+      ['int8 KV, multi-query', { numHeads: 6, numKvHeads: 1 }, {}, 'int8'],
+      [
+        'experts, bf16 KV',
+        { mlp: 'moe', moe: { numExperts: 5, topK: 2, renormalise: true, shared: 'gated' } },
+        {},
+        'bf16',
+      ],
+      ['quantized weights', { ...QUANTIZED_SHAPE, vocab: 101 }, { format: 'Q4_0' }, 'f16'],
+      ['K-quantized weights', { ...QUANTIZED_SHAPE, vocab: 101 }, { format: 'Q4_K' }, 'f16'],
+    ];
+    it.each(variants)('%s', async (_, shape, options, dtype) => {
+      const model = build(shape, options);
+      const [blockSize, ...otherBlockSizes] = device.blockSizes;
+      const alone = await run(model, { dtype, blockSize }, { chunk: 1 << 20, together: false });
+      for (const chunk of [1, 5, 16, 64]) {
+        expect(await run(model, { dtype, blockSize }, { chunk, together: true }), `chunks of ${chunk}`).toEqual(alone);
+      }
+      expect(
+        await run(model, { dtype, blockSize }, { chunk: 33, together: true, placeholders: true }),
+        'placeholders',
+      ).toEqual(alone);
+      for (const other of otherBlockSizes) {
+        expect(
+          await run(model, { dtype, blockSize: other }, { chunk: 33, together: true }),
+          `blocks of ${other}`,
+        ).toEqual(alone);
+      }
+    });
+
+    it('after a preemption, and in a slot that another sequence used', async () => {
+      const model = build({ windows: [0, 6] });
+      const driver = new DeviceDriver(await make(model), { numBlocks: NUM_BLOCKS, maxSeqs: LIMITS.maxSeqs });
+      const sampling: SamplingParams = {
+        ...DEFAULT_SAMPLING,
+        seed: 42n,
+        frequencyPenalty: 0.5,
+        repetitionPenalty: 1.2,
+        logprobs: 2,
+      };
+      const tokens = randomTokens(8, 20, 101);
+      const whole = driver.add(tokens, sampling);
+      await driver.generate([whole], 12);
+      driver.remove(whole);
+      const first = driver.add(tokens, sampling);
+      await driver.generate([first], 5);
+      driver.remove(first);
+      const other = driver.add(randomTokens(9, 30, 101), GREEDY);
+      const resumed = driver.add(first.tokens, sampling, tokens.length);
+      await driver.generate([resumed, other], 12, 7);
+      expect(resumed.tokens).toEqual(whole.tokens);
+      expect(resumed.logprobs).toEqual(whole.logprobs.slice(5));
+    });
+
+    it('in `logits` as in steps', async () => {
+      const model = build({ windows: [0, 6] });
+      const tested = await make(model);
+      const driver = new DeviceDriver(tested, { numBlocks: NUM_BLOCKS, maxSeqs: LIMITS.maxSeqs });
+      const sequence = driver.add(randomTokens(4, 40, 101), { ...GREEDY, logprobs: -1 });
+      await driver.generate([sequence], 1, 9);
+      const row = (await tested.logits(sequence.tokens.slice(0, -1))).slice(-101);
+      const order = [...row.keys()].sort((a, b) => row[b] - row[a] || a - b);
+      expect(sequence.tops[0].map(([token]) => token)).toEqual(order);
+    });
+  });
+}
+
+/** Sampled tokens against the specification, from the device's own logits. */
+function samplingCases({ build, make }: CaseContext): void {
+  const settings: ReadonlyArray<readonly [string, Partial<SamplingParams>]> = [
+    ['greedy', { temperature: 0 }],
+    ['temperature 1', {}],
+    ['temperature 0.5', { temperature: 0.5 }],
+    ['temperature 2', { temperature: 2 }],
+    ['temperature 0.01', { temperature: 0.01 }],
+    ['top_k 1', { topK: 1 }],
+    ['top_k 5', { topK: 5 }],
+    ['top_k beyond the vocabulary', { topK: 5000 }],
+    ['top_p 0.5', { topP: 0.5 }],
+    ['top_p 0.95, temperature 3', { topP: 0.95, temperature: 3 }],
+    ['top_p tiny', { topP: 1e-6 }],
+    ['min_p 0.1', { minP: 0.1 }],
+    ['min_p 1', { minP: 1 }],
+    ['all filters', { temperature: 1.5, topK: 30, topP: 0.9, minP: 0.02 }],
+    ['repetition', { repetitionPenalty: 1.5 }],
+    ['repetition below 1, greedy', { repetitionPenalty: 0.5, temperature: 0 }],
+    ['presence and frequency', { presencePenalty: 1.5, frequencyPenalty: 0.7 }],
+    ['negative presence', { presencePenalty: -2, frequencyPenalty: -1 }],
+    [
+      'bias',
+      {
+        logitBias: [
+          [3, 5],
+          [7, -100],
+          [9, 2.5],
+          [9, 2.5],
+        ],
+      },
+    ],
+    ['bias, greedy', { temperature: 0, logitBias: [[3, 100]] }],
+    ['allowed tokens', { allowedTokenIds: [1, 2, 3, 50, 100] }],
+    ['allowed tokens, top_p', { allowedTokenIds: [1, 2, 3, 50, 100], topP: 0.8, temperature: 2 }],
+    ['bad words', { badWords: [[1], [2, 3], [4, 5, 6]], temperature: 3 }],
+    [
+      'min tokens',
+      {
+        minTokens: 4,
+        eosTokenIds: [10, 11],
+        stopTokenIds: [12],
+        logitBias: [
+          [10, 20],
+          [11, 20],
+          [12, 20],
+        ],
+      },
+    ],
+    ['nothing left', { allowedTokenIds: [8], eosTokenIds: [8], minTokens: 9 }],
+    [
+      'everything',
+      {
+        temperature: 0.8,
+        topK: 40,
+        topP: 0.95,
+        minP: 0.01,
+        repetitionPenalty: 1.1,
+        presencePenalty: 0.3,
+        frequencyPenalty: 0.2,
+        logitBias: [[5, 1]],
+        badWords: [[6]],
+      },
+    ],
+  ];
+
+  describe('sampling', () => {
+    // A vocabulary of several chunks of the sum's definition, and no multiple of them.
+    const vocab = 1333;
+    const seeds = [0n, 1n, 0xffffffffffffffffn];
+
+    it.each(settings)('%s', async (_, overrides) => {
+      const model = build({ vocab, windows: [0] });
+      const tested = await make(model);
+      const driver = new DeviceDriver(tested, { numBlocks: NUM_BLOCKS, maxSeqs: LIMITS.maxSeqs });
+      const sequences = seeds.map((seed) =>
+        driver.add(randomTokens(5, 9, vocab), { ...DEFAULT_SAMPLING, ...overrides, seed }),
+      );
+      await driver.generate(sequences, 7);
+      for (const { tokens, numPrompt, sampling } of sequences) {
+        const logits = await tested.logits(tokens.slice(0, -1));
+        for (let length = numPrompt; length < tokens.length; length++) {
+          const row = logits.slice((length - 1) * vocab, length * vocab);
+          const history = new TokenHistory(tokens.slice(0, length), numPrompt, sampling);
+          expect(tokens[length], `seed ${sampling.seed}, output ${length - numPrompt}`).toBe(
+            sampleToken(row, sampling, history, new SamplerScratch(vocab)),
+          );
+        }
+      }
+    });
+
+    it('takes the lowest id of equal logits', async () => {
+      const copies = [20, 30, 90];
+      const model = build(
+        { windows: [0] },
+        {
+          change: ({ name, cols }, values) => {
+            // Three outputs with the same row.
+            if (name !== 'output.weight') return;
+            for (const copy of copies)
+              values.set(
+                values.slice(copies[0] * cols, (copies[0] + 1) * cols),
+                copy * cols,
+              );
+          },
+        },
+      );
+      const driver = new DeviceDriver(await make(model), { numBlocks: NUM_BLOCKS, maxSeqs: LIMITS.maxSeqs });
+      const sequence = driver.add([1, 2, 3], { ...GREEDY, allowedTokenIds: [90, 30, 20], logprobs: -1 });
+      await driver.generate([sequence], 3);
+      expect(sequence.tokens.slice(3)).toEqual([20, 20, 20]);
+      for (const top of sequence.tops) {
+        const places = copies.map((copy) => top.findIndex(([token]) => token === copy));
+        expect(places).toEqual([places[0], places[0] + 1, places[0] + 2]);
+      }
+      // Ties share a rank.
+      expect(
+        new Set(sequence.ranks.map((rank, i) => rank - sequence.tops[i].findIndex(([token]) => token === 20))),
+      ).toEqual(new Set([1]));
+    });
+  });
+}
+
+function logprobCases({ build, make }: CaseContext): void {
+  const vocab = 101;
+  /** float32 logits, one rounding of the result, and an exponential sum in double precision. */
+  const TOLERANCE = 1e-5;
+
+  describe('log-probabilities', () => {
+    it.each([0, 5, -1])('%s alternatives', async (logprobs) => {
+      const tested = await make(build({}));
+      const driver = new DeviceDriver(tested, { numBlocks: NUM_BLOCKS, maxSeqs: LIMITS.maxSeqs });
+      const silent = driver.add(randomTokens(1, 5, vocab), GREEDY);
+      // Masks and temperature must not touch what is reported.
+      const sequence = driver.add(randomTokens(2, 12, vocab), {
+        ...DEFAULT_SAMPLING,
+        temperature: 2,
+        logitBias: [[4, 8]],
+        seed: 3n,
+        logprobs,
+      });
+      await driver.generate([silent, sequence], 5);
+      const logits = await tested.logits(sequence.tokens.slice(0, -1));
+      expect(silent.tops.every((top) => top.length === 0)).toBe(true);
+      sequence.logprobs.forEach((logprob, i) => {
+        const position = sequence.numPrompt + i;
+        const row = logits.slice((position - 1) * vocab, position * vocab);
+        const lse = logSumExp(row, new Float64Array(vocab));
+        const token = sequence.tokens[position];
+        expect(Math.abs(logprob - (row[token] - lse))).toBeLessThan(TOLERANCE);
+        expect(sequence.ranks[i]).toBe(1 + row.filter((x) => x > row[token]).length);
+        const order = [...row.keys()]
+          .sort((a, b) => row[b] - row[a] || a - b)
+          .slice(0, logprobs < 0 ? vocab : logprobs);
+        expect(sequence.tops[i].map(([each]) => each)).toEqual(order);
+        for (const [each, value] of sequence.tops[i])
+          expect(Math.abs(value - (row[each] - lse))).toBeLessThan(TOLERANCE);
+      });
+    });
+
+    it.each([1, 4, 100])('of the prompt, in chunks of %s', async (chunk) => {
+      const tested = await make(build({}));
+      const driver = new DeviceDriver(tested, { numBlocks: NUM_BLOCKS, maxSeqs: LIMITS.maxSeqs });
+      const plain = driver.add(randomTokens(11, 9, vocab), GREEDY);
+      const sequence = driver.add(randomTokens(12, 14, vocab), { ...GREEDY, promptLogprobs: 3 });
+      await driver.generate([plain, sequence], 2, chunk);
+      const logits = await tested.logits(sequence.tokens.slice(0, sequence.numPrompt));
+      expect(plain.promptLogprobs).toEqual([]);
+      expect(sequence.promptLogprobs.map((report) => report.position)).toEqual(
+        Array.from({ length: 13 }, (_, i) => i + 1),
+      );
+      for (const report of sequence.promptLogprobs) {
+        const row = logits.slice((report.position - 1) * vocab, report.position * vocab);
+        const lse = logSumExp(row, new Float64Array(vocab));
+        expect(report.tokenId).toBe(sequence.tokens[report.position]);
+        expect(Math.abs(report.logprob - (row[report.tokenId] - lse))).toBeLessThan(TOLERANCE);
+        expect(report.rank).toBe(1 + row.filter((x) => x > row[report.tokenId]).length);
+        expect([...report.topTokens]).toEqual([...row.keys()].sort((a, b) => row[b] - row[a] || a - b).slice(0, 3));
+        expect(report.topLogprobs.length).toBe(3);
+      }
+    });
+  });
+}
+
+/** NaN and infinity end the sequence that has them and nobody else. */
+function faultCases({ build, make }: CaseContext): void {
+  describe('faults', () => {
+    it.each([Number.NaN, Number.POSITIVE_INFINITY])('%s in one sequence', async (poison) => {
+      const model = build(
+        {},
+        {
+          change: ({ name }, values) => {
+            if (name === 'token_embd.weight') values[50 * 48 + 3] = poison;
+          },
+        },
+      );
+      const clean = { tokens: randomTokens(21, 20, 50), sampling: { ...GREEDY, logprobs: 1 } };
+      const driver = new DeviceDriver(await make(model), { numBlocks: NUM_BLOCKS, maxSeqs: LIMITS.maxSeqs });
+      const alone = driver.add(clean.tokens, { ...clean.sampling, badWords: [[50]] });
+      await driver.generate([alone], 4);
+      const before = driver.add(clean.tokens, { ...clean.sampling, badWords: [[50]] });
+      const poisoned = driver.add([1, 2, 50, 4], GREEDY);
+      const after = driver.add(clean.tokens, { ...clean.sampling, badWords: [[50]] });
+      await driver.generate([before, poisoned, after], 4);
+      expect(poisoned.fault).toBe(true);
+      expect(poisoned.tokens).toEqual([1, 2, 50, 4]);
+      for (const each of [alone, before, after]) expect(each.fault).toBe(false);
+      expect(outcome(before)).toEqual(outcome(alone));
+      expect(outcome(after)).toEqual(outcome(alone));
+      // The blocks that held NaN are used again; nothing of it may leak.
+      driver.remove(poisoned);
+      const reused = driver.add(clean.tokens, { ...clean.sampling, badWords: [[50]] });
+      await driver.generate([reused], 4);
+      expect(outcome(reused)).toEqual(outcome(alone));
+    });
+  });
+}
