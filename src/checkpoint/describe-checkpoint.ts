@@ -49,5 +49,8 @@ function namesOf(checkpoint: Checkpoint): { name: string | null; architecture: s
   const architectures: unknown = config.architectures;
   const first: unknown = Array.isArray(architectures) ? architectures[0] : config.model_type;
   const name: unknown = config._name_or_path;
-  return { name: typeof name === 'string' && name !== '' ? name : null, architecture: typeof first === 'string' ? first : null };
+  return {
+    name: typeof name === 'string' && name !== '' ? name : null,
+    architecture: typeof first === 'string' ? first : null,
+  };
 }

@@ -23,8 +23,32 @@ export interface GgufChoice {
 
 /** What a plain name gets: the usual compromise of size and quality first, then larger, then smaller, then unquantized. */
 export const TAG_PREFERENCE: readonly string[] = [
-  'Q4_K_M', 'UD-Q4_K_XL', 'Q4_K_L', 'Q4_K_S', 'Q4_K', 'Q4_1', 'Q4_0', 'IQ4_NL', 'IQ4_XS', 'MXFP4', 'MXFP4_MOE',
-  'Q5_K_M', 'Q5_K_S', 'Q5_K', 'Q5_1', 'Q5_0', 'Q6_K', 'Q8_0', 'Q3_K_L', 'Q3_K_M', 'Q3_K_S', 'Q3_K', 'Q2_K', 'BF16', 'F16', 'F32',
+  'Q4_K_M',
+  'UD-Q4_K_XL',
+  'Q4_K_L',
+  'Q4_K_S',
+  'Q4_K',
+  'Q4_1',
+  'Q4_0',
+  'IQ4_NL',
+  'IQ4_XS',
+  'MXFP4',
+  'MXFP4_MOE',
+  'Q5_K_M',
+  'Q5_K_S',
+  'Q5_K',
+  'Q5_1',
+  'Q5_0',
+  'Q6_K',
+  'Q8_0',
+  'Q3_K_L',
+  'Q3_K_M',
+  'Q3_K_S',
+  'Q3_K',
+  'Q2_K',
+  'BF16',
+  'F16',
+  'F32',
 ];
 
 const TAG =
@@ -56,7 +80,8 @@ export function findFiles(folder: string, depth: number = MAX_DEPTH): string[] {
     const path = join(folder, entry.name);
     if (entry.isDirectory() && depth > 0 && !entry.name.startsWith('.')) files.push(...findFiles(path, depth - 1));
     else if (statSync(path, { throwIfNoEntry: false })?.isFile()) files.push(path);
-    if (files.length > MAX_FILES) throw new PagodaError('bad_config', `${folder}: more than ${MAX_FILES} files; name the model's own folder`);
+    if (files.length > MAX_FILES)
+      throw new PagodaError('bad_config', `${folder}: more than ${MAX_FILES} files; name the model's own folder`);
   }
   return files;
 }
@@ -109,19 +134,30 @@ export function chooseGguf(
     const others = choices.filter((other) => other !== choice);
     if (others.length === 0) return { choice, note: null };
     const chosen = choicesText([choice]);
-    return { choice, note: `${source}: no quantization was named; using ${chosen}. Also there: ${choicesText(others)}; choose with :TAG after the name` };
+    return {
+      choice,
+      note: `${source}: no quantization was named; using ${chosen}. Also there: ${choicesText(others)}; choose with :TAG after the name`,
+    };
   }
   const matches = choices.filter((choice) => isCalled(choice, quant));
   if (matches.length === 1) return { choice: matches[0]!, note: null };
   if (matches.length > 1) {
     const names = matches.map(({ name }) => name).join(', ');
-    throw new PagodaError('bad_config', `${source}: ${quant} is ambiguous: ${names}; give the file's name without .gguf instead of the tag`);
+    throw new PagodaError(
+      'bad_config',
+      `${source}: ${quant} is ambiguous: ${names}; give the file's name without .gguf instead of the tag`,
+    );
   }
-  const longer = choices.filter(({ tag }) => tag?.toUpperCase().replace(/^UD-/, '').startsWith(`${quant.toUpperCase()}_`));
+  const longer = choices.filter(({ tag }) =>
+    tag?.toUpperCase().replace(/^UD-/, '').startsWith(`${quant.toUpperCase()}_`),
+  );
   if (longer.length > 1) {
     throw new PagodaError('bad_config', `${source}: ${quant} is ambiguous; the choices are ${choicesText(longer)}`);
   }
-  throw new PagodaError('bad_config', `${source}: has no quantization ${quant}; the choices are ${choicesText(choices)}`);
+  throw new PagodaError(
+    'bad_config',
+    `${source}: has no quantization ${quant}; the choices are ${choicesText(choices)}`,
+  );
 }
 
 function preferred(choices: readonly GgufChoice[]): GgufChoice {

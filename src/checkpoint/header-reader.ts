@@ -81,7 +81,7 @@ export class HeaderReader {
   /** Length-prefixed UTF-8. `strict` refuses malformed UTF-8; otherwise it becomes U+FFFD. */
   string(what: string, maxBytes: number, strict: boolean): string {
     const at = this.position;
-    const numBytes = this.count(`the length of ${what}`, 1, maxBytes);
+    const numBytes = this.count(what, 1, maxBytes);
     const bytes = this.#need(numBytes, what).subarray(this.#start, this.#start + numBytes);
     if (strict && !isUtf8(bytes)) this.fail(`${what} is not valid UTF-8`, at);
     return bytes.toString('utf8');

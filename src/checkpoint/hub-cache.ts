@@ -53,13 +53,19 @@ function repositoryFolder(cache: string, repository: string): string {
 export function findSnapshot(cache: string, id: ModelId): Snapshot {
   const folder = repositoryFolder(cache, id.repository);
   if (!existsSync(join(folder, 'snapshots'))) {
-    throw new PagodaError('not_found', `${id.repository} is not in the local Hugging Face cache (${cache}). ${downloadHint(id)}`);
+    throw new PagodaError(
+      'not_found',
+      `${id.repository} is not in the local Hugging Face cache (${cache}). ${downloadHint(id)}`,
+    );
   }
   const { commit, note } = commitOf(folder, id);
   const snapshot = join(folder, 'snapshots', commit);
   if (!existsSync(snapshot)) {
     const revision = id.revision ?? 'main';
-    throw new PagodaError('not_found', `${id.repository}: revision ${revision} (${commit}) is not in the local Hugging Face cache; there: ${commits(folder).join(', ') || 'none'}. ${downloadHint(id)}`);
+    throw new PagodaError(
+      'not_found',
+      `${id.repository}: revision ${revision} (${commit}) is not in the local Hugging Face cache; there: ${commits(folder).join(', ') || 'none'}. ${downloadHint(id)}`,
+    );
   }
   refuseLinksOutside(snapshot, folder);
   return { folder: snapshot, commit, note };
@@ -82,9 +88,15 @@ function commitOf(folder: string, id: ModelId): { commit: string; note: string |
   }
   const newest = commits(folder)[0];
   if (id.revision === null && newest !== undefined) {
-    return { commit: newest, note: `${id.repository}: the cache does not say which revision main is; using the newest snapshot, ${newest}` };
+    return {
+      commit: newest,
+      note: `${id.repository}: the cache does not say which revision main is; using the newest snapshot, ${newest}`,
+    };
   }
-  throw new PagodaError('not_found', `${id.repository}: revision ${id.revision ?? 'main'} is not in the local Hugging Face cache. ${downloadHint(id)}`);
+  throw new PagodaError(
+    'not_found',
+    `${id.repository}: revision ${id.revision ?? 'main'} is not in the local Hugging Face cache. ${downloadHint(id)}`,
+  );
 }
 
 /** Snapshots in the cache, newest first. */
@@ -102,7 +114,10 @@ function refuseLinksOutside(snapshot: string, folder: string): void {
   const root = realpathSync(folder) + sep;
   for (const path of [snapshot, ...findFiles(snapshot)]) {
     if (!realpathSync(path).startsWith(root)) {
-      throw new PagodaError('bad_model_file', `${path}: leads out of ${folder}; only files inside a model's cache folder are opened`);
+      throw new PagodaError(
+        'bad_model_file',
+        `${path}: leads out of ${folder}; only files inside a model's cache folder are opened`,
+      );
     }
   }
 }

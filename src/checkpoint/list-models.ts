@@ -26,7 +26,13 @@ export interface ModelList {
 
 export function listCachedModels(env: Environment = process.env): ModelList {
   const models: ListedModel[] = [
-    { name: EMBEDDED_MODEL, format: 'gguf', quant: tagOf(EMBEDDED_PATH), numBytes: statSync(EMBEDDED_PATH).size, path: EMBEDDED_PATH },
+    {
+      name: EMBEDDED_MODEL,
+      format: 'gguf',
+      quant: tagOf(EMBEDDED_PATH),
+      numBytes: statSync(EMBEDDED_PATH).size,
+      path: EMBEDDED_PATH,
+    },
   ];
   const problems: string[] = [];
   const cache = hubCacheFolder(env);
@@ -50,7 +56,13 @@ function modelsOf(cache: string, repository: string): ListedModel[] {
     models.push({ name: repository, format: 'safetensors', quant: null, numBytes, path: folder });
   }
   for (const { tag, path, name, numBytes } of listGgufChoices(folder)) {
-    models.push({ name: `${repository}:${tag ?? name.replace(/\.gguf$/i, '')}`, format: 'gguf', quant: tag?.toUpperCase() ?? null, numBytes, path });
+    models.push({
+      name: `${repository}:${tag ?? name.replace(/\.gguf$/i, '')}`,
+      format: 'gguf',
+      quant: tag?.toUpperCase() ?? null,
+      numBytes,
+      path,
+    });
   }
   return models;
 }

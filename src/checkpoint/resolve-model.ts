@@ -8,7 +8,14 @@ import type { Checkpoint, GgufCheckpoint } from './checkpoint.ts';
 import { openGguf } from './gguf.ts';
 import { choicesText, chooseGguf, findFiles, listGgufChoices } from './gguf-choice.ts';
 import { isLanguageModel, summarizeGguf } from './gguf-file.ts';
-import { downloadHint, type Environment, findSnapshot, hubCacheFolder, type ModelId, parseModelId } from './hub-cache.ts';
+import {
+  downloadHint,
+  type Environment,
+  findSnapshot,
+  hubCacheFolder,
+  type ModelId,
+  parseModelId,
+} from './hub-cache.ts';
 import { isSafetensorsFolder, openSafetensors } from './safetensors.ts';
 
 export const EMBEDDED_MODEL = 'pagoda-mini';
@@ -50,10 +57,17 @@ function withNotes(checkpoint: Checkpoint, notes: readonly (string | null)[]): C
 function openFile(path: string): Checkpoint {
   const extension = extname(path).toLowerCase();
   if (extension === '.safetensors' || extension === '.json') {
-    throw new PagodaError('bad_config', `${path}: give the folder (${dirname(path)}), which also holds config.json and the tokenizer`, { param: 'model' });
+    throw new PagodaError(
+      'bad_config',
+      `${path}: give the folder (${dirname(path)}), which also holds config.json and the tokenizer`,
+      { param: 'model' },
+    );
   }
   if (['.bin', '.pt', '.pth', '.ckpt', '.pkl'].includes(extension)) {
-    throw new PagodaError('bad_model_file', `${path}: pickle files can run code and are never opened; convert the model to safetensors or GGUF`);
+    throw new PagodaError(
+      'bad_model_file',
+      `${path}: pickle files can run code and are never opened; convert the model to safetensors or GGUF`,
+    );
   }
   return openLanguageModel(path, path);
 }
@@ -73,7 +87,11 @@ function openFolder(folder: string, source: string): Checkpoint {
   const choices = listGgufChoices(folder, 1);
   if (choices.length === 1) return openLanguageModel(choices[0]!.path, source);
   if (choices.length > 1) {
-    throw new PagodaError('bad_config', `${source}: holds several models; give the path of one: ${choicesText(choices)}`, { param: 'model' });
+    throw new PagodaError(
+      'bad_config',
+      `${source}: holds several models; give the path of one: ${choicesText(choices)}`,
+      { param: 'model' },
+    );
   }
   // Says what is missing.
   return openSafetensors(folder, source);

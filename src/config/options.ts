@@ -1,7 +1,7 @@
 // Every option of Pagoda, once: name, variable, default, meaning and check. The key is its name in the resolved configuration.
 // Names, defaults and notations are vLLM's where vLLM has the option; nothing stands here that does nothing.
 
-import type { EngineOptions } from '../engine/engine-options.ts';
+import { BLOCK_SIZES, DEFAULT_ENGINE_OPTIONS as ENGINE, type EngineOptions } from '../engine/engine-options.ts';
 import { choiceOption, countOption, jsonOption, listOption, numberOption, switchOption, textOption } from './option.ts';
 
 const NO_FP8 = 'CPUs have no fp8 arithmetic; int8 takes the same memory';
@@ -16,7 +16,7 @@ export const OPTIONS = {
   model: textOption({
     name: 'model',
     group: 'model',
-    default: 'pagoda-mini',
+    default: ENGINE.model,
     help: 'pagoda-mini (embedded), a .gguf file, a Hugging Face folder, or org/name[:QUANT][@revision] in the local Hugging Face cache',
     placeholder: '<model>',
   }),
@@ -76,7 +76,7 @@ export const OPTIONS = {
     {
       name: 'device',
       group: 'engine',
-      default: 'auto',
+      default: ENGINE.device,
       help: 'cpu = native kernels, reference = plain TypeScript (slow), auto = cpu where it was built',
     },
     { auto: 'auto', cpu: 'cpu', reference: 'reference' },
@@ -96,13 +96,13 @@ export const OPTIONS = {
     {
       name: 'compute-dtype',
       group: 'engine',
-      default: 'int8',
+      default: ENGINE.computeDtype,
       help: 'int8 = quantized weights meet int8 activations (fast), f32 = all arithmetic in float32 (exact)',
     },
     { int8: 'int8', f32: 'f32', float32: 'f32' },
   ),
   kvCacheDtype: choiceOption<EngineOptions['kvCacheDtype']>(
-    { name: 'kv-cache-dtype', group: 'engine', default: 'auto', help: 'number format of the KV cache; auto = f16' },
+    { name: 'kv-cache-dtype', group: 'engine', default: ENGINE.kvCacheDtype, help: 'number format of the KV cache; auto = f16' },
     {
       auto: 'auto',
       f16: 'f16',
@@ -116,14 +116,14 @@ export const OPTIONS = {
     { fp8: NO_FP8, fp8_e4m3: NO_FP8, fp8_e5m2: NO_FP8, fp8_inc: NO_FP8 },
   ),
   blockSize: choiceOption<number>(
-    { name: 'block-size', group: 'engine', default: 16, help: 'tokens per KV block' },
-    { 8: 8, 16: 16, 32: 32, 64: 64, 128: 128 },
+    { name: 'block-size', group: 'engine', default: ENGINE.blockSize, help: 'tokens per KV block' },
+    Object.fromEntries(BLOCK_SIZES.map((size) => [size, size])),
   ),
   memoryUtilization: numberOption<number>(
     {
       name: ['gpu-memory-utilization', 'memory-utilization'],
       group: 'engine',
-      default: 0.92,
+      default: ENGINE.memoryUtilization,
       help: 'share of the memory really available that weights and KV cache may take',
     },
     share,
@@ -157,7 +157,7 @@ export const OPTIONS = {
   ),
   // --- scheduler
   maxNumSeqs: countOption<number>(
-    { name: 'max-num-seqs', group: 'scheduler', default: 128, help: 'most sequences that run at once' },
+    { name: 'max-num-seqs', group: 'scheduler', default: ENGINE.maxNumSeqs, help: 'most sequences that run at once' },
     { max: 4096 },
   ),
   maxNumBatchedTokens: countOption<number | null>(
@@ -180,20 +180,20 @@ export const OPTIONS = {
   enableChunkedPrefill: switchOption({
     name: 'enable-chunked-prefill',
     group: 'scheduler',
-    default: true,
+    default: ENGINE.enableChunkedPrefill,
     help: 'cut long prompts into chunks that share steps with running sequences',
   }),
   enablePrefixCaching: switchOption({
     name: 'enable-prefix-caching',
     group: 'scheduler',
-    default: true,
+    default: ENGINE.enablePrefixCaching,
     help: 'reuse the KV of prompts that begin alike',
   }),
   schedulingPolicy: choiceOption<EngineOptions['schedulingPolicy']>(
     {
       name: 'scheduling-policy',
       group: 'scheduler',
-      default: 'fcfs',
+      default: ENGINE.schedulingPolicy,
       help: "order of waiting requests; priority = by the request's priority field",
     },
     { fcfs: 'fcfs', priority: 'priority' },
@@ -202,7 +202,7 @@ export const OPTIONS = {
     {
       name: 'watermark',
       group: 'scheduler',
-      default: 0.01,
+      default: ENGINE.watermark,
       help: 'share of the blocks kept free when a sequence is admitted beside running ones',
     },
     { rule: 'a number from 0 up to, but not including, 1', accepts: (value) => value >= 0 && value < 1 },
@@ -211,7 +211,7 @@ export const OPTIONS = {
     {
       name: 'kv-allocation',
       group: 'scheduler',
-      default: 'paged',
+      default: ENGINE.kvAllocation,
       help: 'static reserves max-model-len for every sequence: only to see what paging saves',
     },
     { paged: 'paged', static: 'static' },
@@ -219,7 +219,7 @@ export const OPTIONS = {
   maxNumQueuedReqs: countOption<number>({
     name: 'max-num-queued-reqs',
     group: 'scheduler',
-    default: 256,
+    default: ENGINE.maxNumQueuedReqs,
     help: 'waiting sequences beyond this are refused with 503',
   }),
   // --- server

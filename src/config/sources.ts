@@ -2,7 +2,7 @@
 // with the words that an error needs to say where it stood. No check of values happens here.
 
 import { readFileSync } from 'node:fs';
-import { parse as parseYaml } from 'yaml';
+import { createRequire } from 'node:module';
 import { PagodaError } from '../errors.ts';
 import type { Option } from './option.ts';
 import { OPTIONS, type OptionKey } from './options.ts';
@@ -15,7 +15,7 @@ export interface GivenOption {
 }
 
 /** Variables with our prefix that are no options. */
-const OTHER_VARIABLES = ['PAGODA_CONFIG', 'PAGODA_CPU_ISA', 'PAGODA_SKIP_NATIVE', 'PAGODA_SANITIZE', 'PAGODA_SHARED'];
+const OTHER_VARIABLES = ['PAGODA_CONFIG', 'PAGODA_DEBUG', 'PAGODA_CPU_ISA', 'PAGODA_SKIP_NATIVE', 'PAGODA_SANITIZE', 'PAGODA_SHARED'];
 
 const entries = Object.entries(OPTIONS) as Array<[OptionKey, Option<unknown>]>;
 
@@ -58,7 +58,9 @@ export function fromEnvironment(env: NodeJS.ProcessEnv): GivenOption[] {
 export function fromFile(path: string): GivenOption[] {
   let document: unknown;
   try {
-    document = parseYaml(readFileSync(path, 'utf8'));
+    // Loaded only when there is a file: most starts have none.
+    const yaml = createRequire(import.meta.url)('yaml') as typeof import('yaml');
+    document = yaml.parse(readFileSync(path, 'utf8'));
   } catch (error) {
     const reason = error instanceof Error ? error.message.split('\n')[0] : String(error);
     throw new PagodaError('bad_config', `--config ${path}: ${reason}`, { param: '--config', cause: error });

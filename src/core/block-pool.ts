@@ -5,7 +5,7 @@
 // - Every operation is O(1).
 
 import { PagodaError } from '../errors.ts';
-import type { BlockHash } from './block-hash.ts';
+import { ContentIndex } from './content-index.ts';
 
 export class BlockPool {
   /** Blocks including the null block. */
@@ -15,25 +15,18 @@ export class BlockPool {
   /** [numBlocks + 1] free list links; index `numBlocks` is the sentinel between back and front. */
   readonly next: Int32Array;
   readonly previous: Int32Array;
-  /** [numBlocks] the name of the content, if it can be found by it. */
-  readonly hashOf: Array<BlockHash | null>;
-  /** [numBlocks] KV group under which the hash is filed. */
-  readonly groupOf: Int32Array;
-  /** [numGroups] content -> block. Of several blocks with the same content only the first is filed. */
-  readonly cached: ReadonlyArray<Map<BlockHash, number>>;
+  /** Content -> block. Of several blocks with the same content only the first is filed. */
+  readonly contents: ContentIndex;
   numFree = 0;
   /** Free blocks whose content can still be found. */
   numFreeCached = 0;
 
-  constructor(options: { numBlocks: number; numGroups: number }) {
-    const { numBlocks, numGroups } = options;
+  constructor(numBlocks: number) {
     this.numBlocks = numBlocks;
     this.refCounts = new Int32Array(numBlocks);
     this.next = new Int32Array(numBlocks + 1);
     this.previous = new Int32Array(numBlocks + 1);
-    this.hashOf = new Array<BlockHash | null>(numBlocks).fill(null);
-    this.groupOf = new Int32Array(numBlocks);
-    this.cached = Array.from({ length: numGroups }, () => new Map<BlockHash, number>());
+    this.contents = new ContentIndex(numBlocks);
     const sentinel = numBlocks;
     this.next[sentinel] = this.previous[sentinel] = sentinel;
     for (let block = 1; block < numBlocks; block++) this.#link(block, this.previous[sentinel]!, sentinel);
@@ -63,7 +56,7 @@ export class BlockPool {
   retain(block: number): void {
     if (this.refCounts[block] === 0) {
       this.#unlink(block);
-      if (this.hashOf[block] !== null) this.numFreeCached--;
+      if (this.contents.has(block)) this.numFreeCached--;
     }
     this.refCounts[block]!++;
   }
@@ -76,7 +69,7 @@ export class BlockPool {
     this.refCounts[block] = left;
     if (left > 0) return false;
     const sentinel = this.numBlocks;
-    if (this.hashOf[block] === null) {
+    if (!this.contents.has(block)) {
       this.#link(block, sentinel, this.next[sentinel]!);
     } else {
       this.#link(block, this.previous[sentinel]!, sentinel);
@@ -85,26 +78,21 @@ export class BlockPool {
     return true;
   }
 
-  /** Files a block in use under its content, unless another block with that content is filed already. */
-  file(block: number, group: number, hash: BlockHash): void {
-    const map = this.cached[group]!;
-    if (this.hashOf[block] !== null || map.has(hash)) return;
-    map.set(hash, block);
-    this.hashOf[block] = hash;
-    this.groupOf[block] = group;
+  /** Files a block in use under its content (digest at digests[at]), unless another block with that content is filed already. */
+  file(block: number, group: number, digests: Int32Array, at: number): void {
+    if (this.contents.has(block) || this.contents.find(group, digests, at) !== 0) return;
+    this.contents.insert(block, group, digests, at);
   }
 
   /** The block that holds this content, or 0. Does not change anything; valid until the next allocation. */
-  find(group: number, hash: BlockHash): number {
-    return this.cached[group]!.get(hash) ?? 0;
+  find(group: number, digests: Int32Array, at: number): number {
+    return this.contents.find(group, digests, at);
   }
 
   /** The block's content can no longer be found. */
   forget(block: number): void {
-    const hash = this.hashOf[block]!;
-    if (hash === null) return;
-    this.cached[this.groupOf[block]!]!.delete(hash);
-    this.hashOf[block] = null;
+    if (!this.contents.has(block)) return;
+    this.contents.remove(block);
     if (this.refCounts[block] === 0) this.numFreeCached--;
   }
 

@@ -70,7 +70,7 @@ function checkFreeList(pool: BlockPool): void {
     expect(pool.refCounts[block] === 0, () => `block ${block} is free and has ${pool.refCounts[block]} references.`);
     isFree[block] = 1;
     numFree++;
-    if (pool.hashOf[block] !== null) numFreeCached++;
+    if (pool.contents.has(block)) numFreeCached++;
     before = block;
   }
   expect(
@@ -91,18 +91,8 @@ function checkFreeList(pool: BlockPool): void {
 }
 
 function checkCachedContents(pool: BlockPool): void {
-  let numFiled = 0;
-  pool.cached.forEach((map, group) => {
-    numFiled += map.size;
-    for (const [hash, block] of map) {
-      expect(
-        block > 0 && pool.hashOf[block] === hash && pool.groupOf[block] === group,
-        () => `block ${block} is filed in group ${group} under another content.`,
-      );
-    }
-  });
-  const numHashed = pool.hashOf.reduce((count, hash) => (hash === null ? count : count + 1), 0);
-  expect(numHashed === numFiled, () => `${numHashed} blocks have a hash, ${numFiled} are filed.`);
+  expect(pool.contents.isConsistent(), () => 'the index of cached contents does not find exactly the filed blocks.');
+  expect(!pool.contents.has(0), () => 'the null block is filed.');
 }
 
 function checkRunning(sequence: Sequence, { options, kv, live }: SchedulerState): void {

@@ -35,7 +35,7 @@ export class KvManager {
   constructor(options: KvManagerOptions) {
     this.blockSize = options.blockSize;
     this.windows = Int32Array.from(options.groups, (group) => group.window);
-    this.pool = new BlockPool({ numBlocks: options.numBlocks, numGroups: options.groups.length });
+    this.pool = new BlockPool(options.numBlocks);
     this.enablePrefixCaching = options.enablePrefixCaching;
     this.#maxTokensPerStep = options.maxTokensPerStep;
     this.#hasher = new BlockHasher({ blockSize: options.blockSize, secret: options.cacheSecret });
@@ -77,7 +77,7 @@ export class KvManager {
       needed += this.#peakOfGroup(group, numTokens, prefixTokens);
       if (this.windows[group] !== 0) continue;
       for (let index = 0; index < prefixBlocks; index++) {
-        if (this.pool.refCounts[this.pool.find(group, sequence.blockHashes[index]!)] !== 0) needed--;
+        if (this.pool.refCounts[this.#findBlock(sequence, group, index)] !== 0) needed--;
       }
     }
     return needed;
@@ -91,7 +91,7 @@ export class KvManager {
       const first = this.#firstVisibleBlock(group, prefixTokens);
       table.fill(0, 0, first);
       for (let index = first; index < numBlocks; index++) {
-        const block = this.pool.find(group, sequence.blockHashes[index]!);
+        const block = this.#findBlock(sequence, group, index);
         this.pool.retain(block);
         table[index] = block;
       }
@@ -122,10 +122,12 @@ export class KvManager {
   fileFullBlocks(sequence: Sequence): void {
     while (sequence.nextHashTokens <= sequence.numTokens && sequence.nextHashTokens <= sequence.computedTokens) {
       const index = sequence.nextHashTokens / this.blockSize - 1;
-      const hash = this.#hashOfBlock(sequence, index);
+      this.#hashTo(sequence, index + 1);
+      const { words } = sequence.blockHashes;
+      const at = sequence.blockHashes.offsetOf(index);
       for (let group = 0; group < this.windows.length; group++) {
         const block = sequence.blockTables[group]![index]!;
-        if (block !== 0) this.pool.file(block, group, hash);
+        if (block !== 0) this.pool.file(block, group, words, at);
       }
       sequence.nextHashTokens += this.blockSize;
     }
@@ -153,8 +155,8 @@ export class KvManager {
 
   /** Makes everything filed for the sequence unfindable: the contents may be wrong. Works after a release, too. */
   forgetContents(sequence: Sequence): void {
-    for (const hash of sequence.blockHashes) {
-      for (let group = 0; group < this.windows.length; group++) this.pool.forget(this.pool.find(group, hash));
+    for (let index = 0; index < sequence.blockHashes.numBlocks; index++) {
+      for (let group = 0; group < this.windows.length; group++) this.pool.forget(this.#findBlock(sequence, group, index));
     }
   }
 
@@ -194,9 +196,9 @@ export class KvManager {
   }
 
   #fullGroupsHave(sequence: Sequence, index: number): boolean {
-    const hash = this.#hashOfBlock(sequence, index);
+    this.#hashTo(sequence, index + 1);
     for (let group = 0; group < this.windows.length; group++) {
-      if (this.windows[group] === 0 && this.pool.find(group, hash) === 0) return false;
+      if (this.windows[group] === 0 && this.#findBlock(sequence, group, index) === 0) return false;
     }
     return true;
   }
@@ -220,19 +222,18 @@ export class KvManager {
     if (this.windows[group] === 0) return -1;
     const first = this.#firstVisibleBlock(group, length * this.blockSize);
     for (let index = length - 1; index >= first; index--) {
-      if (this.pool.find(group, this.#hashOfBlock(sequence, index)) === 0) return index;
+      if (this.#findBlock(sequence, group, index) === 0) return index;
     }
     return -1;
   }
 
-  #hashOfBlock(sequence: Sequence, index: number): string {
-    const hashes = sequence.blockHashes;
-    while (hashes.length <= index) {
-      const at = hashes.length;
-      const parent = at === 0 ? this.#hasher.root(sequence.request.cacheSalt) : hashes[at - 1]!;
-      hashes.push(this.#hasher.block(parent, sequence.tokenIds, at * this.blockSize));
-    }
-    return hashes[index]!;
+  #hashTo(sequence: Sequence, numBlocks: number): void {
+    this.#hasher.extend(sequence.blockHashes, numBlocks, sequence.tokenIds, sequence.request.cacheSalt);
+  }
+
+  /** The cached block with the content of the sequence's block `index` (which is hashed already), or 0. */
+  #findBlock(sequence: Sequence, group: number, index: number): number {
+    return this.pool.find(group, sequence.blockHashes.words, sequence.blockHashes.offsetOf(index));
   }
 
   #releaseBeforeWindows(sequence: Sequence): void {

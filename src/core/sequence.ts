@@ -2,6 +2,7 @@
 // a plan that was made counts as done, because steps run strictly in the order of their plans.
 // computedTokens <= numTokens + numPlaceholders always. Only the scheduler and the KV manager write here; others read.
 
+import { BlockHashes } from './block-hash.ts';
 import type { GenerateRequest, RequestTiming } from './request.ts';
 
 /** A preempted sequence is `waiting` again. */
@@ -47,8 +48,8 @@ export class Sequence {
   numTableBlocks = 0;
   /** Positions the tables cover: numTableBlocks * blockSize. */
   capacityTokens = 0;
-  /** Hash chain of the leading full blocks of known tokens; grows when needed, survives preemption. */
-  readonly blockHashes: string[] = [];
+  /** Of the leading full blocks of known tokens; extended when needed, survive preemption. */
+  readonly blockHashes = new BlockHashes();
   /** When this many tokens are known and computed, the next block can be offered to the prefix cache. */
   nextHashTokens = 0;
 

@@ -47,7 +47,9 @@ function idleExpertParameters({ program }: LoadedModel): number {
   let idle = 0;
   for (const op of program.ops) {
     if (op.kind !== 'moe') continue;
-    idle += ((op.numExperts - op.topK) / op.numExperts) * [op.gate, op.up, op.down].reduce((sum, ref) => sum + ref.rows * ref.cols, 0);
+    idle +=
+      ((op.numExperts - op.topK) / op.numExperts) *
+      [op.gate, op.up, op.down].reduce((sum, ref) => sum + ref.rows * ref.cols, 0);
   }
   return idle;
 }

@@ -1,6 +1,7 @@
 // Everything the engine needs to start; a slice of the resolved configuration (config.ts). Plain data: crosses processes.
 
 import type { KvDtype } from '../device/kv-layout.ts';
+import { PagodaError } from '../errors.ts';
 
 export interface EngineOptions {
   /** Path or name as the user gave it. */
@@ -23,6 +24,7 @@ export interface EngineOptions {
   /** Share of the memory really available to the process that weights and KV pool may use, (0, 1]. */
   readonly memoryUtilization: number;
   readonly kvCacheMemoryBytes: number | null;
+  /** Blocks of the pool, the null block included. */
   readonly numGpuBlocksOverride: number | null;
   readonly schedulingPolicy: 'fcfs' | 'priority';
   /** Share of blocks kept free at admission while something runs. */
@@ -33,4 +35,74 @@ export interface EngineOptions {
   readonly useKvCache: boolean;
   /** Waiting requests beyond this are refused. */
   readonly maxNumQueuedReqs: number;
+}
+
+/** The one place for these defaults: flags and the LLM class take them from here. */
+export const DEFAULT_ENGINE_OPTIONS: EngineOptions = Object.freeze({
+  model: 'pagoda-mini',
+  device: 'auto',
+  numThreads: null,
+  computeDtype: 'int8',
+  kvCacheDtype: 'auto',
+  blockSize: 16,
+  maxModelLen: null,
+  maxNumSeqs: 128,
+  maxNumBatchedTokens: null,
+  chunkedPrefillSize: null,
+  enableChunkedPrefill: true,
+  enablePrefixCaching: true,
+  memoryUtilization: 0.92,
+  kvCacheMemoryBytes: null,
+  numGpuBlocksOverride: null,
+  schedulingPolicy: 'fcfs',
+  watermark: 0.01,
+  kvAllocation: 'paged',
+  useKvCache: true,
+  maxNumQueuedReqs: 256,
+});
+
+export const BLOCK_SIZES: readonly number[] = [8, 16, 32, 64, 128];
+
+const isCount = (value: unknown, least = 1): boolean => Number.isSafeInteger(value) && (value as number) >= least;
+const orNull = (check: (value: unknown) => boolean) => (value: unknown) => value === null || check(value);
+const oneOf = (...values: unknown[]) => ({ rule: `one of ${values.join(', ')}`, ok: (value: unknown) => values.includes(value) });
+const flag = { rule: 'true or false', ok: (value: unknown) => typeof value === 'boolean' };
+const count = { rule: 'an integer of at least 1', ok: (value: unknown) => isCount(value) };
+const maybeCount = { rule: 'an integer of at least 1, or null', ok: orNull((value) => isCount(value)) };
+
+const RULES: Readonly<Record<keyof EngineOptions, { rule: string; ok(value: unknown): boolean }>> = {
+  model: { rule: 'a path or name', ok: (value) => typeof value === 'string' && value !== '' },
+  device: oneOf('auto', 'cpu', 'reference'),
+  numThreads: maybeCount,
+  computeDtype: oneOf('int8', 'f32'),
+  kvCacheDtype: oneOf('auto', 'f16', 'bf16', 'f32', 'int8'),
+  blockSize: oneOf(...BLOCK_SIZES),
+  maxModelLen: { rule: "an integer of at least 2, 'auto' or null", ok: (value) => value === null || value === 'auto' || isCount(value, 2) },
+  maxNumSeqs: count,
+  maxNumBatchedTokens: maybeCount,
+  chunkedPrefillSize: maybeCount,
+  enableChunkedPrefill: flag,
+  enablePrefixCaching: flag,
+  memoryUtilization: { rule: 'a number above 0 and up to 1', ok: (value) => typeof value === 'number' && value > 0 && value <= 1 },
+  kvCacheMemoryBytes: maybeCount,
+  numGpuBlocksOverride: { rule: 'an integer of at least 2, or null', ok: orNull((value) => isCount(value, 2)) },
+  schedulingPolicy: oneOf('fcfs', 'priority'),
+  watermark: { rule: 'a number in [0, 1)', ok: (value) => typeof value === 'number' && value >= 0 && value < 1 },
+  kvAllocation: oneOf('paged', 'static'),
+  useKvCache: flag,
+  maxNumQueuedReqs: count,
+};
+
+/** Completes options given in code. Throws bad_config for an unknown name or a value that the option does not take. */
+export function completeEngineOptions(given: Partial<EngineOptions>): EngineOptions {
+  for (const [name, value] of Object.entries(given)) {
+    if (value === undefined) continue;
+    if (!Object.hasOwn(RULES, name)) {
+      throw new PagodaError('bad_config', `'${name}' is not an option. Options: ${Object.keys(RULES).join(', ')}.`, { param: name });
+    }
+    const { rule, ok } = RULES[name as keyof EngineOptions];
+    if (!ok(value)) throw new PagodaError('bad_config', `${name} must be ${rule}, got ${String(value)}.`, { param: name });
+  }
+  const defined = Object.entries(given).filter(([, value]) => value !== undefined);
+  return Object.freeze({ ...DEFAULT_ENGINE_OPTIONS, ...Object.fromEntries(defined) });
 }

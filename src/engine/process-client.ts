@@ -23,6 +23,8 @@ const EXIT_SECONDS = 5;
 export interface ProcessExtras {
   /** The compiled engine process; only tests that run from source need to say where it is. */
   readonly entry?: string;
+  /** Gives up while the engine is still starting. */
+  readonly signal?: AbortSignal;
 }
 
 /** Starts the child and waits until its engine is ready. Throws the PagodaError with which it failed to start. */
@@ -33,7 +35,13 @@ export async function createProcessClient(
 ): Promise<ProcessClient> {
   const entry = extras.entry ?? fileURLToPath(new URL('./engine-process.js', import.meta.url));
   const client = new ProcessClient(options, listeners, entry);
-  await client.start();
+  const giveUp = () => void client.close({ drainSeconds: 0 });
+  extras.signal?.addEventListener('abort', giveUp, { once: true });
+  try {
+    await client.start();
+  } finally {
+    extras.signal?.removeEventListener('abort', giveUp);
+  }
   return client;
 }
 
@@ -201,11 +209,8 @@ export class ProcessClient implements EngineClient {
     const wasReady = this.#isReady;
     this.#child = null;
     this.#isReady = false;
-    if (this.#closing !== null) {
-      this.#table.failAll(reason);
-      return;
-    }
-    if (!wasReady) {
+    if (this.#closing !== null) this.#table.failAll(reason);
+    if (this.#closing !== null || !wasReady) {
       onFailed();
       return;
     }
@@ -236,6 +241,8 @@ export class ProcessClient implements EngineClient {
     const child = this.#child;
     if (child === null) return;
     const exited = new Promise<void>((resolve) => child.once('exit', () => resolve()));
+    // Loading can take long and answers nothing; there is nothing to drain either.
+    if (!this.#isReady) child.kill('SIGKILL');
     this.#send({ kind: 'close', drainSeconds });
     const killTimer = setTimeout(() => child.kill('SIGKILL'), (drainSeconds + EXIT_SECONDS) * 1000);
     await exited;

@@ -1,6 +1,6 @@
 // The filters of chat templates, as Jinja defines them (with transformers' tojson, which does not escape HTML).
 
-import { capitalize, center, formatPercent, methodOf, replace, strip, title } from './template-methods.ts';
+import { capitalize, center, formatPercent, methodOf, replace, strip } from './template-methods.ts';
 import { predicate } from './template-tests.ts';
 import {
   asKey,
@@ -70,6 +70,14 @@ export function getItem(value: Value, key: Value): Value {
 
 function text(value: Value): string {
   return toText(value);
+}
+
+/** Unlike the method of strings, the filter begins a word only after whitespace, a hyphen or an opening bracket. */
+function titleWords(words: string): string {
+  return words
+    .split(/([-\s({[<]+)/)
+    .map((word) => capitalize(word))
+    .join('');
 }
 
 function trim(value: Value, args: Arguments): string {
@@ -297,6 +305,7 @@ const escapeHtml: Filter = (value) => text(value).replace(/[&<>"']/g, (char) => 
 
 const FILTERS: Readonly<Record<string, Filter>> = {
   __tuple: (value) => new Tuple(itemsOf(value)),
+  __group: (value) => value,
   __recursive: (value) => value,
   abs: absolute,
   batch,
@@ -336,7 +345,7 @@ const FILTERS: Readonly<Record<string, Filter>> = {
   sort,
   string: (value) => text(value),
   sum,
-  title: (value) => title(text(value)),
+  title: (value) => titleWords(text(value)),
   tojson: json,
   trim,
   truncate,

@@ -298,7 +298,7 @@ const COMPARISONS = new Set(['==', '!=', '<', '<=', '>', '>=', 'in', 'not in']);
 function binaryExpression(current: AnyNode, scope: Scope): Value {
   const operator = nameOf(current.operator);
   const left = node(current.left);
-  // Python's chains: a < b < c is a < b and b < c. Parentheses are gone from the tree, but nobody compares a truth value.
+  // Python's chains: a < b < c is a < b and b < c; a comparison in parentheses has been wrapped and is none.
   if (COMPARISONS.has(operator) && left.type === 'BinaryExpression' && COMPARISONS.has(nameOf(left.operator))) {
     if (!isTrue(binaryExpression(left, scope))) return false;
     return binary(operator, evaluate(node(left.right), scope), evaluate(node(current.right), scope));
@@ -335,11 +335,8 @@ function member(current: AnyNode, scope: Scope): Value {
     return object instanceof Tuple ? new Tuple(items) : items;
   }
   const key = evaluate(property, scope);
-  return getItem(object, key) ?? (typeof key === 'string' && !has(object, key) ? methodOf(object, key) : undefined);
-}
-
-function has(object: Value, key: string): boolean {
-  return object instanceof Map && object.has(key);
+  const item = getItem(object, key);
+  return item === undefined && typeof key === 'string' ? methodOf(object, key) : item;
 }
 
 /** A name for messages; never the template's text. */

@@ -90,14 +90,14 @@ function rewriteBlocks(tokens: readonly Token[]): Token[] {
   return out;
 }
 
-/** `(x,)` becomes `([x] | __tuple)`. */
+/** `(x,)` becomes `([x] | __tuple)`; `(a == b)` becomes `(a == b) | __group`, so that it is no part of a chain of comparisons. */
 function rewriteTuples(tokens: readonly Token[]): Token[] {
   const out: Token[] = [];
-  const open: { at: number; isGroup: boolean; numCommas: number }[] = [];
+  const open: { at: number; isGroup: boolean; numCommas: number; isComparison: boolean }[] = [];
   for (let i = 0; i < tokens.length; i++) {
     const current = tokens[i]!;
     if (isOpening(current)) {
-      open.push({ at: out.length, isGroup: current.type === 'OpenParen' && !endsOperand(out.at(-1)), numCommas: 0 });
+      open.push({ at: out.length, isGroup: current.type === 'OpenParen' && !endsOperand(out.at(-1)), numCommas: 0, isComparison: false });
     }
     const group = open.at(-1);
     if (current.type === 'Comma' && group) {
@@ -109,14 +109,20 @@ function rewriteTuples(tokens: readonly Token[]): Token[] {
         continue;
       }
     }
-    if (isClosing(current)) open.pop();
+    if (group && isComparison(current)) group.isComparison = true;
     out.push(current);
+    if (isClosing(current)) {
+      open.pop();
+      if (group?.isGroup && group.isComparison) out.push(token('|', 'Pipe'), token('__group', 'Identifier'));
+    }
   }
   return out;
 }
 
 const isOpening = (t: Token): boolean => /^Open(Paren|SquareBracket|CurlyBracket)$/.test(t.type);
 const isClosing = (t: Token): boolean => /^Close(Paren|SquareBracket|CurlyBracket)$/.test(t.type);
+const isComparison = (t: Token): boolean =>
+  t.type === 'ComparisonBinaryOperator' || (t.type === 'Identifier' && t.value === 'in');
 const KEYWORDS = new Set('in and or not if else elif is set for'.split(' '));
 
 /** After an operand a parenthesis is a call. */

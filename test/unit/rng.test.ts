@@ -4,7 +4,11 @@ import { mix64, randomBits, randomUniform } from '../../src/rng.ts';
 describe('random numbers of sampling', () => {
   it('is SplitMix64 for seed 0', () => {
     // Published first outputs of the generator for state 0.
-    expect([0, 1, 2].map((i) => randomBits(0n, i))).toEqual([0xe220a8397b1dcdafn, 0x6e789e6aa1b965f4n, 0x06c45d188009454fn]);
+    expect([0, 1, 2].map((i) => randomBits(0n, i))).toEqual([
+      0xe220a8397b1dcdafn,
+      0x6e789e6aa1b965f4n,
+      0x06c45d188009454fn,
+    ]);
   });
 
   it('takes seeds of the whole unsigned 64-bit range and keeps them apart', () => {

@@ -13,7 +13,10 @@ describe('pagoda-mini', () => {
     expect(metadataString(checkpoint.metadata, 'general.architecture')).toBe('llama');
     const numTokens = metadataArray(checkpoint.metadata, 'tokenizer.ggml.tokens', 'string').length;
     const embedding = checkpoint.tensors.get('token_embd.weight')!;
-    expect(embedding.shape).toEqual([numTokens, metadataNumber(checkpoint.metadata, 'llama.embedding_length', { integer: true })]);
+    expect(embedding.shape).toEqual([
+      numTokens,
+      metadataNumber(checkpoint.metadata, 'llama.embedding_length', { integer: true }),
+    ]);
     expect(checkpoint.readTensor(embedding).length).toBe(embedding.numBytes);
     checkpoint.close();
     expect(() => checkpoint.readTensor(embedding)).toThrow(/closed/);
@@ -39,7 +42,9 @@ describe.skipIf(noShared)('reference models', () => {
         const [rows, cols] = tensor.shape as [number, number];
         const read = (checkpoint: typeof folder, stored: string) =>
           readWeight(checkpoint, { name: 'w', rows, cols, pieces: [{ tensor: stored, rowStart: 0, numRows: rows }] });
-        expect(Buffer.from(read(folder, hf).buffer).equals(Buffer.from(read(gguf, gg).buffer)), `${name} ${hf}`).toBe(true);
+        expect(Buffer.from(read(folder, hf).buffer).equals(Buffer.from(read(gguf, gg).buffer)), `${name} ${hf}`).toBe(
+          true,
+        );
         compared++;
       }
       folder.close();

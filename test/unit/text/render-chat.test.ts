@@ -54,7 +54,7 @@ describe.each([{ name: 'GGUF', tokenizer: gguf }, { name: 'tokenizer.json', toke
     expect(numControl(tokenIds)).toBe(2);
     expect(tokenizer.decode(tokenIds, { skipSpecialTokens: false })).toBe(text);
     expect(text).not.toMatch(/[\ufdd0-\ufdef]|\\ufd/);
-    expect(text.split('<|im_end|>').length - 1).toBe(8);
+    expect(text.split('<|im_end|>').length - 1).toBe(11);
   });
 
   it('never becomes one by being joined from two strings', async () => {
@@ -84,7 +84,7 @@ describe.each([{ name: 'GGUF', tokenizer: gguf }, { name: 'tokenizer.json', toke
         expect(text).toBe(`<|im_start|>user\n${content}<|im_end|>\n`);
         expect(tokenIds).toEqual([control('<|im_start|>'), ...plain(`user\n${content}`), control('<|im_end|>'), ...plain('\n')]);
       }),
-      { numRuns: 200 },
+      { numRuns: 60 },
     );
   });
 

@@ -6,7 +6,14 @@ import { describe, expect, it } from 'vitest';
 import { DEFAULT_SAMPLING, type SamplingParams } from '../../../../src/core/sampling-params.ts';
 import { chunkedSum, exactExp } from '../../../../src/device/reference/exact-exp.ts';
 import { bestTokens, logSumExp, rankOf } from '../../../../src/device/reference/logprobs.ts';
-import { adjustLogits, argmax, choose, filter, SamplerScratch, sampleToken } from '../../../../src/device/reference/sample.ts';
+import {
+  adjustLogits,
+  argmax,
+  choose,
+  filter,
+  SamplerScratch,
+  sampleToken,
+} from '../../../../src/device/reference/sample.ts';
 import { TokenHistory } from '../../../../src/device/reference/token-history.ts';
 import { noShared, sharedPath } from '../../../shared-data.ts';
 
@@ -37,7 +44,11 @@ function paramsOf({ params }: GoldenCase): SamplingParams {
 }
 
 /** What is kept, by falling probability, ties to the lower id. */
-function distribution(logits: Float32Array, sampling: SamplingParams, history: TokenHistory): Array<[id: number, probability: number]> {
+function distribution(
+  logits: Float32Array,
+  sampling: SamplingParams,
+  history: TokenHistory,
+): Array<[id: number, probability: number]> {
   const scratch = new SamplerScratch(logits.length);
   adjustLogits(logits, sampling, history, scratch.x);
   const best = argmax(scratch.x);
@@ -59,7 +70,10 @@ describe.skipIf(noShared)('golden distributions', () => {
     };
     const bytes = readFileSync(sharedPath('golden', 'sampling', 'logits.f32'));
     const vectors = new Map(
-      golden.vectors.map(({ name, length, offset }) => [name, new Float32Array(bytes.buffer.slice(bytes.byteOffset + offset, bytes.byteOffset + offset + 4 * length))]),
+      golden.vectors.map(({ name, length, offset }) => [
+        name,
+        new Float32Array(bytes.buffer.slice(bytes.byteOffset + offset, bytes.byteOffset + offset + 4 * length)),
+      ]),
     );
     let numLoose = 0;
     for (const each of golden.cases) {
@@ -101,7 +115,12 @@ const LOGITS = Float32Array.of(1, 3, 2, 3, -1, 0.5);
 
 function sample(overrides: Partial<SamplingParams>, tokens: number[] = [5], numPrompt = 1, logits = LOGITS): number {
   const sampling = { ...DEFAULT_SAMPLING, ...overrides };
-  return sampleToken(logits, sampling, new TokenHistory(tokens, numPrompt, sampling), new SamplerScratch(logits.length));
+  return sampleToken(
+    logits,
+    sampling,
+    new TokenHistory(tokens, numPrompt, sampling),
+    new SamplerScratch(logits.length),
+  );
 }
 
 describe('masks and choices', () => {
@@ -183,7 +202,10 @@ describe('parts of the sampler against stupid versions', () => {
   });
 
   it('choose is the inverse of the cumulative sum', () => {
-    const weights = fc.array(fc.oneof(fc.constant(0), fc.double({ min: 1e-6, max: 1, noNaN: true })), { minLength: 1, maxLength: 700 });
+    const weights = fc.array(fc.oneof(fc.constant(0), fc.double({ min: 1e-6, max: 1, noNaN: true })), {
+      minLength: 1,
+      maxLength: 700,
+    });
     fc.assert(
       fc.property(weights, fc.double({ min: 0, max: 1, maxExcluded: true, noNaN: true }), (list, u) => {
         if (list.every((weight) => weight === 0)) return;
@@ -200,27 +222,37 @@ describe('parts of the sampler against stupid versions', () => {
   it('top_k and top_p keep what sorting keeps', () => {
     const values = fc.array(fc.integer({ min: -20, max: 20 }), { minLength: 1, maxLength: 400 });
     fc.assert(
-      fc.property(values, fc.integer({ min: 0, max: 50 }), fc.double({ min: 0.05, max: 1, noNaN: true }), (list, topK, topP) => {
-        const logits = Float32Array.from(list, (value) => value / 4);
-        const sampling = { ...DEFAULT_SAMPLING, topK, topP };
-        const found = distribution(logits, sampling, new TokenHistory([0], 1, sampling)).map(([id]) => id);
-        expect(found.sort((a, b) => a - b)).toEqual(keptBySorting(logits, topK, topP));
-      }),
+      fc.property(
+        values,
+        fc.integer({ min: 0, max: 50 }),
+        fc.double({ min: 0.05, max: 1, noNaN: true }),
+        (list, topK, topP) => {
+          const logits = Float32Array.from(list, (value) => value / 4);
+          const sampling = { ...DEFAULT_SAMPLING, topK, topP };
+          const found = distribution(logits, sampling, new TokenHistory([0], 1, sampling)).map(([id]) => id);
+          expect(found.sort((a, b) => a - b)).toEqual(keptBySorting(logits, topK, topP));
+        },
+      ),
     );
   });
 
   it('ranks and best tokens', () => {
     fc.assert(
-      fc.property(fc.array(fc.integer({ min: -9, max: 9 }), { minLength: 1, maxLength: 200 }), fc.integer({ min: -1, max: 40 }), (list, count) => {
-        const logits = Float32Array.from(list);
-        const lse = logSumExp(logits, new Float64Array(logits.length));
-        const order = [...logits.keys()].sort((a, b) => logits[b] - logits[a] || a - b);
-        const best = bestTokens(logits, count, lse);
-        expect(best.map((token) => token.tokenId)).toEqual(count < 0 ? order : order.slice(0, count));
-        expect(Math.abs(lse - Math.log(list.reduce((sum, x) => sum + Math.exp(x), 0)))).toBeLessThan(1e-12 * 100);
-        expect(rankOf(logits, order[0])).toBe(1);
-        for (const token of order) expect(rankOf(logits, token)).toBe(1 + list.filter((x) => x > logits[token]).length);
-      }),
+      fc.property(
+        fc.array(fc.integer({ min: -9, max: 9 }), { minLength: 1, maxLength: 200 }),
+        fc.integer({ min: -1, max: 40 }),
+        (list, count) => {
+          const logits = Float32Array.from(list);
+          const lse = logSumExp(logits, new Float64Array(logits.length));
+          const order = [...logits.keys()].sort((a, b) => logits[b] - logits[a] || a - b);
+          const best = bestTokens(logits, count, lse);
+          expect(best.map((token) => token.tokenId)).toEqual(count < 0 ? order : order.slice(0, count));
+          expect(Math.abs(lse - Math.log(list.reduce((sum, x) => sum + Math.exp(x), 0)))).toBeLessThan(1e-12 * 100);
+          expect(rankOf(logits, order[0])).toBe(1);
+          for (const token of order)
+            expect(rankOf(logits, token)).toBe(1 + list.filter((x) => x > logits[token]).length);
+        },
+      ),
     );
   });
 });
