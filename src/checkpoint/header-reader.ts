@@ -64,10 +64,10 @@ export class HeaderReader {
   }
 
   /** A number of things of at least `minBytes` each: refused when they cannot fit in what is left of the file, or exceed `max`. */
-  count(what: string, minBytes: number, max: number): number {
+  count(what: string, minBytes: number, max: number, prefix: string = ''): number {
     const at = this.position;
     const value = this.u64(what);
-    if (value > max) this.fail(`${what} is ${value}, more than the limit of ${max},`, at);
+    if (value > max) this.fail(`${prefix}${what} is ${value}, more than the limit of ${max},`, at);
     const count = Number(value);
     if (count * minBytes > this.bytesLeft) {
       this.fail(
@@ -81,7 +81,7 @@ export class HeaderReader {
   /** Length-prefixed UTF-8. `strict` refuses malformed UTF-8; otherwise it becomes U+FFFD. */
   string(what: string, maxBytes: number, strict: boolean): string {
     const at = this.position;
-    const numBytes = this.count(what, 1, maxBytes);
+    const numBytes = this.count(what, 1, maxBytes, 'the length of ');
     const bytes = this.#need(numBytes, what).subarray(this.#start, this.#start + numBytes);
     if (strict && !isUtf8(bytes)) this.fail(`${what} is not valid UTF-8`, at);
     return bytes.toString('utf8');
