@@ -13,14 +13,18 @@ function depthOf(value: unknown): number {
 describe('parseJsonBody', () => {
   it('equals JSON.parse on objects, and refuses exactly what is too deep', () => {
     fc.assert(
-      fc.property(fc.dictionary(fc.string(), fc.jsonValue({ maxDepth: 5 })), fc.integer({ min: 1, max: 6 }), (object, maxDepth) => {
-        fc.pre(!Object.hasOwn(object, '__proto__'));
-        const text = JSON.stringify(object);
-        const parsed = JSON.parse(text);
-        const run = () => parseJsonBody(bytes(text), maxDepth);
-        if (depthOf(parsed) > maxDepth) expect(run).toThrow(`deeper than ${maxDepth} levels`);
-        else if (!text.includes('__proto__')) expect(run()).toEqual(parsed);
-      }),
+      fc.property(
+        fc.dictionary(fc.string(), fc.jsonValue({ maxDepth: 5 })),
+        fc.integer({ min: 1, max: 6 }),
+        (object, maxDepth) => {
+          fc.pre(!Object.hasOwn(object, '__proto__'));
+          const text = JSON.stringify(object);
+          const parsed = JSON.parse(text);
+          const run = () => parseJsonBody(bytes(text), maxDepth);
+          if (depthOf(parsed) > maxDepth) expect(run).toThrow(`deeper than ${maxDepth} levels`);
+          else if (!text.includes('__proto__')) expect(run()).toEqual(parsed);
+        },
+      ),
     );
   });
 

@@ -5,7 +5,14 @@ describe('messages', () => {
   it('become what templates expect', () => {
     const messages = [
       { role: 'developer', content: 'be short' },
-      { role: 'user', content: [{ type: 'text', text: 'a' }, { type: 'text', text: 'b' }], name: 'ann' },
+      {
+        role: 'user',
+        content: [
+          { type: 'text', text: 'a' },
+          { type: 'text', text: 'b' },
+        ],
+        name: 'ann',
+      },
       {
         role: 'assistant',
         content: null,
@@ -28,7 +35,10 @@ describe('messages', () => {
     ]);
     expect(parseMessages(messages.slice(0, 2), 'openai').map((message) => message.content)).toEqual([
       [{ type: 'text', text: 'be short' }],
-      [{ type: 'text', text: 'a' }, { type: 'text', text: 'b' }],
+      [
+        { type: 'text', text: 'a' },
+        { type: 'text', text: 'b' },
+      ],
     ]);
   });
 
@@ -38,7 +48,11 @@ describe('messages', () => {
     ['a number as content', [{ role: 'user', content: 3 }], 'messages.0.content'],
     ['a part without text', [{ role: 'user', content: [{ type: 'text' }] }], 'messages.0.content.0.text'],
     ['a picture', [{ role: 'user', content: [{ type: 'image_url' }] }], 'messages.0.content.0'],
-    ['arguments that are no object', [{ role: 'assistant', tool_calls: [{ function: { name: 'f', arguments: '[1' } }] }], 'messages.0.tool_calls.0.function.arguments'],
+    [
+      'arguments that are no object',
+      [{ role: 'assistant', tool_calls: [{ function: { name: 'f', arguments: '[1' } }] }],
+      'messages.0.tool_calls.0.function.arguments',
+    ],
   ])('%s is refused by its path', (_name, value, param) => {
     expect(() => parseMessages(value, 'string')).toThrow(expect.objectContaining({ param }));
   });
