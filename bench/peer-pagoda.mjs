@@ -26,14 +26,22 @@ const greedy = (maxTokens) => ({ temperature: 0, maxTokens, ignoreEos: true });
 
 async function prefill(numTokens) {
   let best = Number.POSITIVE_INFINITY;
-  for (let round = 0; round < 4; round++) best = Math.min(best, await seconds([{ promptTokenIds: prompt(numTokens, round), sampling: greedy(1) }]));
+  for (let round = 0; round < 4; round++)
+    best = Math.min(best, await seconds([{ promptTokenIds: prompt(numTokens, round), sampling: greedy(1) }]));
   return numTokens / best;
 }
 
 /** The step records say what was decoded: only steps in which every sequence decodes count. */
 async function decode(numSequences) {
-  await run.together(Array.from({ length: numSequences }, (_, i) => ({ promptTokenIds: prompt(depth + 1, i), sampling: greedy(numSteps + 1) })));
-  const full = run.records.filter((record) => record.numPromptTokens === 0 && record.numGeneratedTokens === numSequences);
+  await run.together(
+    Array.from({ length: numSequences }, (_, i) => ({
+      promptTokenIds: prompt(depth + 1, i),
+      sampling: greedy(numSteps + 1),
+    })),
+  );
+  const full = run.records.filter(
+    (record) => record.numPromptTokens === 0 && record.numGeneratedTokens === numSequences,
+  );
   const first = full[0].time;
   const last = full.at(-1).time;
   return ((full.length - 1) * numSequences) / (last - first);

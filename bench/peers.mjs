@@ -31,23 +31,41 @@ const rates = new Map();
 for (let round = 0; round < Number(values.rounds); round++) {
   for (const workload of workloads) {
     for (const [engine, script] of Object.entries(engines)) {
-      const out = execFileSync(process.execPath, [join(here, script), values.model, values.threads, workload], { encoding: 'utf8', stdio: ['ignore', 'pipe', 'inherit'] });
+      const out = execFileSync(process.execPath, [join(here, script), values.model, values.threads, workload], {
+        encoding: 'utf8',
+        stdio: ['ignore', 'pipe', 'inherit'],
+      });
       const { tokensPerSecond } = JSON.parse(out.trim().split('\n').at(-1));
       const key = `${engine} ${workload}`;
       rates.set(key, [...(rates.get(key) ?? []), tokensPerSecond]);
-      if (!values.json) process.stdout.write(`round ${round + 1} ${engine.padEnd(10)} ${workload.padEnd(18)} ${tokensPerSecond.toFixed(1)} tokens/s\n`);
+      if (!values.json)
+        process.stdout.write(
+          `round ${round + 1} ${engine.padEnd(10)} ${workload.padEnd(18)} ${tokensPerSecond.toFixed(1)} tokens/s\n`,
+        );
     }
   }
 }
 
 const gates = [];
-if (!values.json) process.stdout.write(`\n${cpus()[0].model}, ${values.threads} threads, ${values.rounds} rounds, ${values.model.split('/').at(-1)}\n`);
+if (!values.json)
+  process.stdout.write(
+    `\n${cpus()[0].model}, ${values.threads} threads, ${values.rounds} rounds, ${values.model.split('/').at(-1)}\n`,
+  );
 for (const workload of workloads) {
   const ours = median(rates.get(`pagoda ${workload}`));
   const theirs = median(rates.get(`llama.cpp ${workload}`));
   const ratio = ours / theirs;
-  if (gated.includes(workload)) gates.push({ name: `${workload} against llama.cpp`, value: Number(ratio.toFixed(3)), bound: '>= 0.5', ok: ratio >= 0.5 });
-  if (!values.json) process.stdout.write(`${workload.padEnd(18)} pagoda ${ours.toFixed(1)}  llama.cpp ${theirs.toFixed(1)}  ratio ${ratio.toFixed(2)} (medians)\n`);
+  if (gated.includes(workload))
+    gates.push({
+      name: `${workload} against llama.cpp`,
+      value: Number(ratio.toFixed(3)),
+      bound: '>= 0.5',
+      ok: ratio >= 0.5,
+    });
+  if (!values.json)
+    process.stdout.write(
+      `${workload.padEnd(18)} pagoda ${ours.toFixed(1)}  llama.cpp ${theirs.toFixed(1)}  ratio ${ratio.toFixed(2)} (medians)\n`,
+    );
 }
 if (values.json) process.stdout.write(`${JSON.stringify({ gates, rates: Object.fromEntries(rates) })}\n`);
 const failed = gates.filter((gate) => !gate.ok).length;

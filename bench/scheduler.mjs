@@ -30,23 +30,46 @@ const OPTIONS = {
 };
 
 const SAMPLING = {
-  temperature: 1, topK: 0, topP: 1, minP: 0, repetitionPenalty: 1, presencePenalty: 0, frequencyPenalty: 0, logitBias: [],
-  allowedTokenIds: null, badWords: [], minTokens: 0, eosTokenIds: [2], ignoreEos: false, stopTokenIds: [], seed: 0n,
-  logprobs: null, promptLogprobs: null,
+  temperature: 1,
+  topK: 0,
+  topP: 1,
+  minP: 0,
+  repetitionPenalty: 1,
+  presencePenalty: 0,
+  frequencyPenalty: 0,
+  logitBias: [],
+  allowedTokenIds: null,
+  badWords: [],
+  minTokens: 0,
+  eosTokenIds: [2],
+  ignoreEos: false,
+  stopTokenIds: [],
+  seed: 0n,
+  logprobs: null,
+  promptLogprobs: null,
 };
 
 /** Requests of different prompts; lengths are spread so that ends and admissions come one by one, as in a server at work. */
 function makeRequest(number) {
   const promptTokenIds = Array.from({ length: 128 }, (_, i) => 3 + ((number * 131 + i * 7) % 50_000));
   const maxTokens = 1000 + ((number * 613) % 2000);
-  return { id: `request-${number}`, promptTokenIds, sampling: { ...SAMPLING, maxTokens }, priority: 0, arrivalTime: 0, cacheSalt: null };
+  return {
+    id: `request-${number}`,
+    promptTokenIds,
+    sampling: { ...SAMPLING, maxTokens },
+    priority: 0,
+    arrivalTime: 0,
+    cacheSalt: null,
+  };
 }
 
 /** Steps per second, best run; `isAhead` plans a step before the result of the one before it is known, as the engine does. */
 function measure(isAhead) {
   const scheduler = new Scheduler(OPTIONS);
   // A device that costs nothing: results it had ready.
-  const results = Array.from({ length: 64 }, (_, step) => Int32Array.from({ length: NUM_SEQUENCES }, (_, i) => 3 + ((step * 7 + i * 13) % 50_000)));
+  const results = Array.from({ length: 64 }, (_, step) =>
+    Int32Array.from({ length: NUM_SEQUENCES }, (_, i) => 3 + ((step * 7 + i * 13) % 50_000)),
+  );
   let numRequests = 0;
   let now = 0;
   const take = (plan) => {
@@ -71,20 +94,32 @@ function measure(isAhead) {
     best = Math.max(best, NUM_STEPS / (Number(process.hrtime.bigint() - start) / 1e9));
   }
   scheduler.checkIntegrity();
-  if (scheduler.stats().numRunning < NUM_SEQUENCES - 1) throw new Error('The batch was not full: the measurement is void.');
+  if (scheduler.stats().numRunning < NUM_SEQUENCES - 1)
+    throw new Error('The batch was not full: the measurement is void.');
   return best;
 }
 
 const gates = [];
-for (const [name, isAhead] of [['one step ahead', true], ['in turn', false]]) {
+for (const [name, isAhead] of [
+  ['one step ahead', true],
+  ['in turn', false],
+]) {
   const value = Math.round(measure(isAhead));
-  gates.push({ name: `schedule and update ${name}, ${NUM_SEQUENCES} running, steps per second`, value, bound: BOUND_STEPS_PER_SECOND, ok: value >= BOUND_STEPS_PER_SECOND });
+  gates.push({
+    name: `schedule and update ${name}, ${NUM_SEQUENCES} running, steps per second`,
+    value,
+    bound: BOUND_STEPS_PER_SECOND,
+    ok: value >= BOUND_STEPS_PER_SECOND,
+  });
 }
 
 if (process.argv.includes('--json')) {
   console.log(JSON.stringify({ gates }));
 } else {
-  for (const gate of gates) console.log(`${gate.ok ? 'ok  ' : 'FAIL'} ${gate.name}: ${gate.value.toLocaleString('en')} (at least ${gate.bound.toLocaleString('en')}; best of ${NUM_RUNS})`);
+  for (const gate of gates)
+    console.log(
+      `${gate.ok ? 'ok  ' : 'FAIL'} ${gate.name}: ${gate.value.toLocaleString('en')} (at least ${gate.bound.toLocaleString('en')}; best of ${NUM_RUNS})`,
+    );
 }
 const numPassed = gates.filter((gate) => gate.ok).length;
 console.log(`${numPassed} passed, ${gates.length - numPassed} failed`);

@@ -15,10 +15,23 @@ function run(command, args) {
   const { status } = spawnSync(command, args, { stdio: 'inherit' });
   if (status !== 0) process.exit(status ?? 1);
 }
-const sources = [join(root, 'native', 'test', 'gemm_bench.cc'), ...nativeFiles(['.cc']).filter((file) => /[\\/]ops[\\/]/.test(file))];
+const sources = [
+  join(root, 'native', 'test', 'gemm_bench.cc'),
+  ...nativeFiles(['.cc']).filter((file) => /[\\/]ops[\\/]/.test(file)),
+];
 const objects = sources.map((source) => {
   const object = join(dir, `${relative(join(root, 'native'), source).replaceAll(/[\\/]/g, '-')}.o`);
-  run(compiler.name, [...languageFlags, '-O3', ...instructionSetFlags(source), '-I', join(root, 'native'), '-c', '-o', object, source]);
+  run(compiler.name, [
+    ...languageFlags,
+    '-O3',
+    ...instructionSetFlags(source),
+    '-I',
+    join(root, 'native'),
+    '-c',
+    '-o',
+    object,
+    source,
+  ]);
   return object;
 });
 const program = join(dir, 'gemm_bench');

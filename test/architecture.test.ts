@@ -19,8 +19,35 @@ const allowed: Record<string, readonly string[]> = {
   engine: ['errors', 'rng', 'clock', 'core', 'text', 'checkpoint', 'model', 'device', 'trace'],
   server: ['errors', 'rng', 'clock', 'core', 'text', 'engine', 'trace'],
   config: ['errors', 'engine', 'server', 'device'],
-  cli: ['errors', 'rng', 'clock', 'core', 'text', 'checkpoint', 'model', 'device', 'trace', 'engine', 'server', 'config'],
-  checks: ['errors', 'rng', 'clock', 'core', 'text', 'checkpoint', 'model', 'device', 'trace', 'engine', 'server', 'config', 'index'],
+  cli: [
+    'errors',
+    'rng',
+    'clock',
+    'core',
+    'text',
+    'checkpoint',
+    'model',
+    'device',
+    'trace',
+    'engine',
+    'server',
+    'config',
+  ],
+  checks: [
+    'errors',
+    'rng',
+    'clock',
+    'core',
+    'text',
+    'checkpoint',
+    'model',
+    'device',
+    'trace',
+    'engine',
+    'server',
+    'config',
+    'index',
+  ],
   index: ['errors', 'core', 'engine'],
 };
 
@@ -53,11 +80,18 @@ const imports: Import[] = [];
 const bareImports: Array<{ file: string; name: string }> = [];
 for (const file of files) {
   const text = readFileSync(file, 'utf8');
-  for (const match of text.matchAll(/(?:^|\n)\s*(import|export)\s+(type\s+)?[^;'"]*?from\s+'([^']+)'|import\(\s*'([^']+)'\s*\)/g)) {
+  for (const match of text.matchAll(
+    /(?:^|\n)\s*(import|export)\s+(type\s+)?[^;'"]*?from\s+'([^']+)'|import\(\s*'([^']+)'\s*\)/g,
+  )) {
     const name = (match[3] ?? match[4])!;
     if (name.startsWith('.')) {
       const target = resolve(dirname(file), name);
-      imports.push({ file: relative(src, file), from: part(file), target: part(target), isType: match[2] !== undefined });
+      imports.push({
+        file: relative(src, file),
+        from: part(file),
+        target: part(target),
+        isType: match[2] !== undefined,
+      });
     } else bareImports.push({ file: relative(src, file), name });
   }
 }
@@ -69,7 +103,9 @@ describe('architecture', () => {
   });
 
   it('only types cross where a seam is data', () => {
-    const wrong = imports.filter((i) => !i.isType && typesOnly.some(([from, target]) => from === i.from && target === i.target));
+    const wrong = imports.filter(
+      (i) => !i.isType && typesOnly.some(([from, target]) => from === i.from && target === i.target),
+    );
     expect(wrong.map((i) => `${i.file} -> ${i.target}`)).toEqual([]);
   });
 
@@ -77,7 +113,9 @@ describe('architecture', () => {
     const wrong = bareImports.filter(({ file, name }) => file.startsWith('core') && name !== 'node:crypto');
     expect(wrong).toEqual([]);
     for (const file of files.filter((f) => part(f) === 'core')) {
-      expect(readFileSync(file, 'utf8'), relative(src, file)).not.toMatch(/Date\.now|performance\.|Math\.random|process\.|console\./);
+      expect(readFileSync(file, 'utf8'), relative(src, file)).not.toMatch(
+        /Date\.now|performance\.|Math\.random|process\.|console\./,
+      );
     }
   });
 

@@ -55,9 +55,13 @@ async function tinyModels(path: ExecutionPath): Promise<void> {
     let numEqual = 0;
     let numCases = 0;
     for (const { name } of index) {
-      const model = form === 'gguf' ? join(shared, 'golden/tiny-gguf', `${name}.gguf`) : join(shared, 'golden/tiny', name);
+      const model =
+        form === 'gguf' ? join(shared, 'golden/tiny-gguf', `${name}.gguf`) : join(shared, 'golden/tiny', name);
       if (!existsSync(model)) continue;
-      const cases = json(shared, 'golden/tiny', name, 'golden.json').cases.map((c: GoldenCase) => ({ ...c, unsureSteps: [] }));
+      const cases = json(shared, 'golden/tiny', name, 'golden.json').cases.map((c: GoldenCase) => ({
+        ...c,
+        unsureSteps: [],
+      }));
       numCases += cases.length;
       numEqual += await greedyMatches(model, path, cases).catch((error: Error) => {
         gates.note(`${path.name} ${name} (${form}): ${error.message}`);
@@ -84,14 +88,28 @@ const smollm2 = join(shared, 'models/smollm2-135m-instruct/SmolLM2-135M-Instruct
 
 async function smolLm2Greedy(path: ExecutionPath): Promise<void> {
   const { cases } = json(shared, 'golden/generation/greedy.json') as { cases: GoldenCase[] };
-  gates.equal(`${path.name}: SmolLM2-135M float32, continuations equal`, await greedyMatches(smollm2, path, cases), cases.length);
+  gates.equal(
+    `${path.name}: SmolLM2-135M float32, continuations equal`,
+    await greedyMatches(smollm2, path, cases),
+    cases.length,
+  );
 }
 
 /** The bar is llama.cpp's own accuracy (reference data, golden/README.md "accuracy"). */
 async function smolLm2Distance(path: ExecutionPath): Promise<void> {
   const oracle = readOracle(join(shared, 'golden/accuracy'));
   const meter = new DistanceMeter(oracle);
-  const run = await EngineRun.start({ model: smollm2, device: path.device, maxNumSeqs: 1, maxNumBatchedTokens: 512, maxModelLen: 1024, numGpuBlocksOverride: 128 }, path.isa);
+  const run = await EngineRun.start(
+    {
+      model: smollm2,
+      device: path.device,
+      maxNumSeqs: 1,
+      maxNumBatchedTokens: 512,
+      maxModelLen: 1024,
+      numGpuBlocksOverride: 128,
+    },
+    path.isa,
+  );
   try {
     for (let window = 0; window < oracle.numWindows; window++) {
       const ids = oracle.tokenIds.slice(window * oracle.windowTokens, (window + 1) * oracle.windowTokens);

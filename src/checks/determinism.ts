@@ -60,7 +60,14 @@ async function outputs(options: Partial<EngineOptions>, isa: string | null, how:
     const found = how === 'alone' ? await run.alone(requests) : await run.together(requests);
     const { numPreemptions, numRecomputedTokens, numPrefixHitTokens } = run;
     const numMixedSteps = run.records.filter((r) => r.numPromptTokens > 0 && r.numGeneratedTokens > 0).length;
-    return { found: found.map(fingerprint), numPreemptions, numRecomputedTokens, numPrefixHitTokens, numSteps: run.records.length, numMixedSteps };
+    return {
+      found: found.map(fingerprint),
+      numPreemptions,
+      numRecomputedTokens,
+      numPrefixHitTokens,
+      numSteps: run.records.length,
+      numMixedSteps,
+    };
   } finally {
     await run.close();
   }
@@ -89,7 +96,11 @@ function variants(small: boolean): Variant[] {
   return small ? all.filter((_, i) => [0, 7, 11, 13, 18, 21].includes(i)) : all;
 }
 
-async function checkModel(label: string, base: Partial<EngineOptions>, options: { isa: string | null; small: boolean }): Promise<void> {
+async function checkModel(
+  label: string,
+  base: Partial<EngineOptions>,
+  options: { isa: string | null; small: boolean },
+): Promise<void> {
   const alone = await outputs({ ...base, numThreads: 1 }, options.isa, 'alone');
   gates.note(`${label}: ${NUM_REQUESTS} requests alone took ${alone.numSteps} steps`);
   const compare = async (name: string, variant: Partial<EngineOptions>) => {
@@ -127,7 +138,11 @@ for (const [i, { name, isa }] of paths.entries()) {
 }
 if (paths.length > 0 && !process.argv.includes('--quick')) {
   if (existsSync(smollm2)) {
-    await checkModel(`${paths[0]!.name}, SmolLM2-135M`, { device: 'cpu', model: smollm2, maxModelLen: 1024 }, { isa: paths[0]!.isa, small: true });
+    await checkModel(
+      `${paths[0]!.name}, SmolLM2-135M`,
+      { device: 'cpu', model: smollm2, maxModelLen: 1024 },
+      { isa: paths[0]!.isa, small: true },
+    );
   } else gates.note('SmolLM2-135M is not here: set PAGODA_SHARED to the folder with the reference data');
 }
 gates.finish();

@@ -61,16 +61,19 @@ export class EngineRun {
     if (isa === null) delete process.env.PAGODA_CPU_ISA;
     else process.env.PAGODA_CPU_ISA = isa;
     let run: EngineRun | null = null;
-    const { engine, info } = await createEngine({ ...CHECK_OPTIONS, ...options }, {
-      outputs: {
-        onEvents: (events) => run?.take(events),
-        onStep: (record) => run?.records.push(record),
-        onLog: (level, message) => {
-          if (level === 'error') process.stderr.write(`${message}\n`);
+    const { engine, info } = await createEngine(
+      { ...CHECK_OPTIONS, ...options },
+      {
+        outputs: {
+          onEvents: (events) => run?.take(events),
+          onStep: (record) => run?.records.push(record),
+          onLog: (level, message) => {
+            if (level === 'error') process.stderr.write(`${message}\n`);
+          },
+          onDown: (reason) => process.stderr.write(`${reason}\n`),
         },
-        onDown: (reason) => process.stderr.write(`${reason}\n`),
       },
-    });
+    );
     run = new EngineRun(engine, info);
     engine.start();
     return run;
@@ -136,4 +139,3 @@ export class EngineRun {
     });
   }
 }
-

@@ -15,9 +15,18 @@ export interface ThroughputFlags {
 export function addBenchCommand(program: Command, io: CliIo): void {
   const bench = program.command('bench').description('Measure this machine');
   // No sampling defaults and no template: the prompts are random token ids, the choice is greedy.
-  const unused = ['model', 'generationConfig', 'overrideGenerationConfig', 'chatTemplate', 'schedulingPolicy', 'maxNumQueuedReqs'];
+  const unused = [
+    'model',
+    'generationConfig',
+    'overrideGenerationConfig',
+    'chatTemplate',
+    'schedulingPolicy',
+    'maxNumQueuedReqs',
+  ];
   const keys = keysOfGroups('model', 'engine', 'scheduler').filter((key) => !unused.includes(key));
-  const command = bench.command('throughput').description('Many requests at once, offline: tokens per second and what the KV cache did');
+  const command = bench
+    .command('throughput')
+    .description('Many requests at once, offline: tokens per second and what the KV cache did');
   addConfigFlags(command, keys);
   command
     .option('--num-prompts <n>', 'requests, all submitted at once; --max-num-seqs of them run together', '50')

@@ -2,8 +2,8 @@
 // batching and paging did: KV waste, preemptions, how many ran at once.
 
 import { now } from '../clock.ts';
-import { engineOptions } from '../config.ts';
 import type { ResolvedOptions } from '../config/options.ts';
+import { engineOptions } from '../config.ts';
 import { DEFAULT_SAMPLING } from '../core/sampling-params.ts';
 import type { EngineClient, EngineInfo } from '../engine/engine-client.ts';
 import { createInProcessClient } from '../engine/in-process-client.ts';
@@ -77,7 +77,8 @@ function runAll(client: EngineClient, workload: Workload): Promise<number> {
     client.submit(requests, (event) => {
       numOutputTokens += event.tokenIds.length;
       if (event.finish === null) return;
-      if (event.finish.reason === 'error') reject(new PagodaError('device_fault', event.finish.message ?? 'A request failed.'));
+      if (event.finish.reason === 'error')
+        reject(new PagodaError('device_fault', event.finish.message ?? 'A request failed.'));
       if (--numOpen === 0) resolve(numOutputTokens);
     });
   });
@@ -165,5 +166,7 @@ function report(facts: ReturnType<RunSummary['facts']>): string {
 
 function count(name: string, text: string, least: number): number {
   if (/^\d{1,15}$/.test(text) && Number(text) >= least) return Number(text);
-  throw new PagodaError('bad_config', `--${name} must be a whole number of at least ${least}, got '${text}'.`, { param: `--${name}` });
+  throw new PagodaError('bad_config', `--${name} must be a whole number of at least ${least}, got '${text}'.`, {
+    param: `--${name}`,
+  });
 }

@@ -52,10 +52,10 @@ export function addCompleteCommand(program: Command, io: CliIo): void {
     .option('-p, --prompt <text>', 'the text to continue; - or nothing reads it from stdin')
     .option('--max-tokens <n>', 'most tokens to generate (default: 64)')
     .option('--min-tokens <n>', 'no end before this many tokens')
-    .option('--temperature <x>', '0 = always the best token (default: 1, or the model\'s generation_config.json)')
+    .option('--temperature <x>', "0 = always the best token (default: 1, or the model's generation_config.json)")
     .option('--top-p <x>', 'only the best tokens that together have this probability')
     .option('--top-k <n>', 'only the n best tokens; 0 = off')
-    .option('--min-p <x>', 'only tokens with at least this share of the best one\'s probability')
+    .option('--min-p <x>', "only tokens with at least this share of the best one's probability")
     .option('--presence-penalty <x>', 'from -2 to 2')
     .option('--frequency-penalty <x>', 'from -2 to 2')
     .option('--repetition-penalty <x>', 'above 0; 1 = off')
@@ -63,7 +63,10 @@ export function addCompleteCommand(program: Command, io: CliIo): void {
     .option('--stop <text...>', 'end before any of these texts')
     .option('--ignore-eos', 'go on after end tokens')
     .option('--show-steps', 'show every step: what went in, the KV length, the five best candidates, what was chosen')
-    .option('--no-kv-cache', 'compute everything again in every step: the same tokens, at the price that --show-steps shows')
+    .option(
+      '--no-kv-cache',
+      'compute everything again in every step: the same tokens, at the price that --show-steps shows',
+    )
     .option('--json', 'print JSON')
     .action(async (model: string | undefined, flags: CompleteFlags) => {
       const config = await configOf(io, command, KEYS, model);

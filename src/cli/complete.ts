@@ -1,7 +1,7 @@
 // `pagoda complete`: continues one text in this process. The text streams to stdout; --show-steps shows the loop behind it.
 
-import { engineOptions } from '../config.ts';
 import type { ResolvedOptions } from '../config/options.ts';
+import { engineOptions } from '../config.ts';
 import { LLM } from '../engine/llm.ts';
 import type { SamplingInput } from '../engine/resolve-sampling.ts';
 import type { TextDelta } from '../engine/text-generation.ts';
@@ -62,10 +62,7 @@ interface Run {
 async function run({ llm, prompt, params, flags, useKvCache, records, io, signal }: Run): Promise<void> {
   const promptTokenIds = llm.encode(prompt);
   const asJson = flags.json === true;
-  const steps =
-    flags.showSteps === true
-      ? new StepTable({ llm, promptTokenIds, useKvCache, records })
-      : null;
+  const steps = flags.showSteps === true ? new StepTable({ llm, promptTokenIds, useKvCache, records }) : null;
   if (steps !== null && !asJson) io.stdout.write(steps.header());
   const deltas: TextDelta[] = [];
   // Only a length that was asked for can be too long.
@@ -102,7 +99,9 @@ async function run({ llm, prompt, params, flags, useKvCache, records, io, signal
 async function promptOf(flags: CompleteFlags, io: CliIo): Promise<string> {
   if (flags.prompt !== undefined && flags.prompt !== '-') return flags.prompt;
   if (flags.prompt === undefined && io.stdin.isTTY === true) {
-    throw new PagodaError('bad_config', 'A prompt is missing: give -p TEXT, or pipe the text in.', { param: '--prompt' });
+    throw new PagodaError('bad_config', 'A prompt is missing: give -p TEXT, or pipe the text in.', {
+      param: '--prompt',
+    });
   }
   const parts: Buffer[] = [];
   for await (const part of io.stdin) parts.push(Buffer.from(part));

@@ -54,7 +54,9 @@ export async function configOf(
   const { resolveConfig } = await import('../config.ts');
   const flags = givenFlags(command, keys);
   if (model !== undefined && flags.model !== undefined && flags.model !== model) {
-    throw new PagodaError('bad_config', `Two models: ${model} and --model ${String(flags.model)}; give one.`, { param: '--model' });
+    throw new PagodaError('bad_config', `Two models: ${model} and --model ${String(flags.model)}; give one.`, {
+      param: '--model',
+    });
   }
   const file: unknown = command.getOptionValue('config');
   return resolveConfig({

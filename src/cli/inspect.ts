@@ -3,8 +3,8 @@
 import type { Checkpoint } from '../checkpoint/checkpoint.ts';
 import { describeCheckpoint } from '../checkpoint/describe-checkpoint.ts';
 import { openModel } from '../checkpoint/resolve-model.ts';
-import { engineOptions } from '../config.ts';
 import type { ResolvedOptions } from '../config/options.ts';
+import { engineOptions } from '../config.ts';
 import { CPU_AUTO_KV_DTYPE } from '../device/cpu/cpu-device.ts';
 import { kvLayout } from '../device/kv-layout.ts';
 import { PagodaError } from '../errors.ts';
@@ -101,10 +101,24 @@ function factsText(facts: Facts): string {
     ['Architecture', `${facts.architecture ?? '(none)'} (family ${facts.family})`],
     ['Parameters', countText(facts.parameters)],
     ['Weights', `${bytesText(facts.weight_bytes)} in ${facts.num_tensors} tensors`],
-    ...facts.weights.map(({ type, bytes, num_tensors }): [string, string] => [`  ${type}`, `${bytesText(bytes)} in ${num_tensors} tensors`]),
-    ['Shape', `${facts.num_layers} layers, hidden ${facts.hidden_size}, feed-forward ${facts.intermediate_size}, ${facts.num_heads} heads (${facts.num_kv_heads} KV) of ${facts.head_dim}`],
-    ['Experts', facts.experts === null ? 'none' : `${facts.experts.count}, ${facts.experts.used_per_token} used per token`],
-    ['Attention', facts.sliding_windows.map(({ window, num_layers }) => `${num_layers} layers ${window === null ? 'full' : `with window ${window}`}`).join(', ')],
+    ...facts.weights.map(({ type, bytes, num_tensors }): [string, string] => [
+      `  ${type}`,
+      `${bytesText(bytes)} in ${num_tensors} tensors`,
+    ]),
+    [
+      'Shape',
+      `${facts.num_layers} layers, hidden ${facts.hidden_size}, feed-forward ${facts.intermediate_size}, ${facts.num_heads} heads (${facts.num_kv_heads} KV) of ${facts.head_dim}`,
+    ],
+    [
+      'Experts',
+      facts.experts === null ? 'none' : `${facts.experts.count}, ${facts.experts.used_per_token} used per token`,
+    ],
+    [
+      'Attention',
+      facts.sliding_windows
+        .map(({ window, num_layers }) => `${num_layers} layers ${window === null ? 'full' : `with window ${window}`}`)
+        .join(', '),
+    ],
     ['Context', `${countText(facts.context_length)} tokens`],
     ['Vocabulary', countText(facts.vocab_size)],
     ['KV cache', `${countText(facts.kv_bytes_per_token)} bytes per token (${facts.kv_cache_dtype})`],
@@ -117,7 +131,8 @@ function factsText(facts: Facts): string {
 
 function tokenizerLines(facts: Facts['tokenizer']): Array<[string, string]> {
   if ('problem' in facts) return [['Tokenizer', `cannot be used: ${facts.problem}`]];
-  const token = (each: { id: number; text: string } | null) => (each === null ? 'none' : `${each.id} ${visible(each.text)}`);
+  const token = (each: { id: number; text: string } | null) =>
+    each === null ? 'none' : `${each.id} ${visible(each.text)}`;
   return [
     ['Tokenizer', `${facts.kind}, ${countText(facts.vocab_size)} entries`],
     ['  BOS', `${token(facts.bos)}${facts.bos === null ? '' : facts.adds_bos ? ', added' : ', not added'}`],

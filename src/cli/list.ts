@@ -8,7 +8,13 @@ export function list(asJson: boolean, io: CliIo): void {
   const { models, problems } = listCachedModels(io.env);
   for (const problem of problems) io.stderr.write(`warning: ${problem}\n`);
   if (asJson) {
-    const facts = models.map(({ name, format, quant, numBytes, path }) => ({ name, format, quant, bytes: numBytes, path }));
+    const facts = models.map(({ name, format, quant, numBytes, path }) => ({
+      name,
+      format,
+      quant,
+      bytes: numBytes,
+      path,
+    }));
     io.stdout.write(`${JSON.stringify(facts, null, 2)}\n`);
     return;
   }

@@ -4,8 +4,8 @@
 import { existsSync, readFileSync } from 'node:fs';
 import type { Checkpoint } from '../checkpoint/checkpoint.ts';
 import { openModel } from '../checkpoint/resolve-model.ts';
-import { engineOptions, serverOptions } from '../config.ts';
 import type { ResolvedOptions } from '../config/options.ts';
+import { engineOptions, serverOptions } from '../config.ts';
 import type { EngineListeners } from '../engine/engine-client.ts';
 import { overrideDefaults } from '../engine/override-defaults.ts';
 import { createProcessClient } from '../engine/process-client.ts';
@@ -44,11 +44,13 @@ export async function serve(config: ResolvedOptions, io: CliIo): Promise<void> {
   const interrupted = interruption(io);
   const starting = new AbortController();
   void interrupted.first.then(() => starting.abort());
-  const engine = await createProcessClient(engineConfig, listeners, { signal: starting.signal }).catch(async (error) => {
-    interrupted.forget();
-    await text.template?.close();
-    throw interrupted.count > 0 ? new CliExit(130) : error;
-  });
+  const engine = await createProcessClient(engineConfig, listeners, { signal: starting.signal }).catch(
+    async (error) => {
+      interrupted.forget();
+      await text.template?.close();
+      throw interrupted.count > 0 ? new CliExit(130) : error;
+    },
+  );
   bar.stop();
   try {
     const server = await startServer({
@@ -64,7 +66,10 @@ export async function serve(config: ResolvedOptions, io: CliIo): Promise<void> {
     });
     io.stdout.write(greeting(server.addresses, options));
     await interrupted.first;
-    logger.info('server', `Shutting down: waiting up to ${DRAIN_SECONDS} seconds for open requests; a second signal ends at once.`);
+    logger.info(
+      'server',
+      `Shutting down: waiting up to ${DRAIN_SECONDS} seconds for open requests; a second signal ends at once.`,
+    );
     await Promise.race([server.close(DRAIN_SECONDS), interrupted.second]);
   } finally {
     interrupted.forget();
@@ -118,7 +123,10 @@ function readTemplate(given: string): string {
   });
 }
 
-function greeting(addresses: readonly ListenAddress[], options: { servedModelNames: readonly string[]; apiKeys: readonly string[] }): string {
+function greeting(
+  addresses: readonly ListenAddress[],
+  options: { servedModelNames: readonly string[]; apiKeys: readonly string[] },
+): string {
   const url = addresses[0]?.url ?? '';
   const others = addresses.slice(1).map((address) => address.url);
   const key = options.apiKeys.length > 0 ? " -H 'Authorization: Bearer YOUR_KEY'" : '';

@@ -49,7 +49,9 @@ export class StepTable {
   }
 
   header(): string {
-    const titles = Array.from({ length: NUM_CANDIDATES }, (_, i) => (i === 0 ? 'best' : i === 1 ? '2nd' : i === 2 ? '3rd' : `${i + 1}th`));
+    const titles = Array.from({ length: NUM_CANDIDATES }, (_, i) =>
+      i === 0 ? 'best' : i === 1 ? '2nd' : i === 2 ? '3rd' : `${i + 1}th`,
+    );
     return `${tableRow(['STEP', 'IN', 'KV', ...titles, 'CHOSEN'], this.#widths())}\n`;
   }
 
@@ -59,7 +61,12 @@ export class StepTable {
   }
 
   facts() {
-    return { steps: this.#rows, seconds: this.#seconds(), multiplications: this.#multiplications(), kv_cache: this.#options.useKvCache };
+    return {
+      steps: this.#rows,
+      seconds: this.#seconds(),
+      multiplications: this.#multiplications(),
+      kv_cache: this.#options.useKvCache,
+    };
   }
 
   summary(): string {
@@ -78,7 +85,10 @@ export class StepTable {
   #addToken(tokenId: number, logprob: NonNullable<TextDelta['logprobs']>[number] | undefined): string {
     const { llm, useKvCache, promptTokenIds } = this.#options;
     const numKnown = this.#tokens.length;
-    const cached = { numComputed: this.#rows.length === 0 ? 0 : numKnown - 1, numTokens: this.#rows.length === 0 ? promptTokenIds.length : 1 };
+    const cached = {
+      numComputed: this.#rows.length === 0 ? 0 : numKnown - 1,
+      numTokens: this.#rows.length === 0 ? promptTokenIds.length : 1,
+    };
     const whole = { numComputed: 0, numTokens: numKnown };
     const [own, other] = useKvCache ? [cached, whole] : [whole, cached];
     this.#otherMultiplications += llm.multiplications(other);

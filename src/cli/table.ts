@@ -2,12 +2,17 @@
 
 /** Columns are two spaces apart; the last one is not padded. */
 export function table(header: readonly string[], rows: ReadonlyArray<readonly string[]>): string {
-  const widths = header.map((title, column) => Math.max(displayWidth(title), ...rows.map((row) => displayWidth(row[column] ?? ''))));
+  const widths = header.map((title, column) =>
+    Math.max(displayWidth(title), ...rows.map((row) => displayWidth(row[column] ?? ''))),
+  );
   return [header, ...rows].map((row) => `${tableRow(row, widths)}\n`).join('');
 }
 
 export function tableRow(cells: readonly string[], widths: readonly number[]): string {
-  return cells.map((cell, column) => (column === cells.length - 1 ? cell : pad(cell, widths[column] ?? 0))).join('  ').trimEnd();
+  return cells
+    .map((cell, column) => (column === cells.length - 1 ? cell : pad(cell, widths[column] ?? 0)))
+    .join('  ')
+    .trimEnd();
 }
 
 export function pad(text: string, width: number): string {

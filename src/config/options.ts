@@ -102,7 +102,12 @@ export const OPTIONS = {
     { int8: 'int8', f32: 'f32', float32: 'f32' },
   ),
   kvCacheDtype: choiceOption<EngineOptions['kvCacheDtype']>(
-    { name: 'kv-cache-dtype', group: 'engine', default: ENGINE.kvCacheDtype, help: 'number format of the KV cache; auto = f16' },
+    {
+      name: 'kv-cache-dtype',
+      group: 'engine',
+      default: ENGINE.kvCacheDtype,
+      help: 'number format of the KV cache; auto = f16',
+    },
     {
       auto: 'auto',
       f16: 'f16',

@@ -15,7 +15,14 @@ export interface GivenOption {
 }
 
 /** Variables with our prefix that are no options. */
-const OTHER_VARIABLES = ['PAGODA_CONFIG', 'PAGODA_DEBUG', 'PAGODA_CPU_ISA', 'PAGODA_SKIP_NATIVE', 'PAGODA_SANITIZE', 'PAGODA_SHARED'];
+const OTHER_VARIABLES = [
+  'PAGODA_CONFIG',
+  'PAGODA_DEBUG',
+  'PAGODA_CPU_ISA',
+  'PAGODA_SKIP_NATIVE',
+  'PAGODA_SANITIZE',
+  'PAGODA_SHARED',
+];
 
 const entries = Object.entries(OPTIONS) as Array<[OptionKey, Option<unknown>]>;
 

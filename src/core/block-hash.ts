@@ -36,7 +36,12 @@ export class BlockHasher {
     this.#secret = options.secret;
     const parentHeader = [FIELD_PARENT, 4 * DIGEST_WORDS];
     const tokensHeader = [FIELD_TOKENS, 4 * options.blockSize];
-    this.#message = Int32Array.from([...parentHeader, ...new Array<number>(DIGEST_WORDS).fill(0), ...tokensHeader, ...new Array<number>(options.blockSize).fill(0)]);
+    this.#message = Int32Array.from([
+      ...parentHeader,
+      ...new Array<number>(DIGEST_WORDS).fill(0),
+      ...tokensHeader,
+      ...new Array<number>(options.blockSize).fill(0),
+    ]);
     this.#messageBytes = new Uint8Array(this.#message.buffer);
   }
 
@@ -80,7 +85,10 @@ function writeDigest(message: Uint8Array, words: Int32Array, at: number): void {
   for (let word = 0; word < DIGEST_WORDS; word++) {
     const i = 4 * word;
     words[at + word] =
-      digest.charCodeAt(i) | (digest.charCodeAt(i + 1) << 8) | (digest.charCodeAt(i + 2) << 16) | (digest.charCodeAt(i + 3) << 24);
+      digest.charCodeAt(i) |
+      (digest.charCodeAt(i + 1) << 8) |
+      (digest.charCodeAt(i + 2) << 16) |
+      (digest.charCodeAt(i + 3) << 24);
   }
 }
 

@@ -156,7 +156,8 @@ export class KvManager {
   /** Makes everything filed for the sequence unfindable: the contents may be wrong. Works after a release, too. */
   forgetContents(sequence: Sequence): void {
     for (let index = 0; index < sequence.blockHashes.numBlocks; index++) {
-      for (let group = 0; group < this.windows.length; group++) this.pool.forget(this.#findBlock(sequence, group, index));
+      for (let group = 0; group < this.windows.length; group++)
+        this.pool.forget(this.#findBlock(sequence, group, index));
     }
   }
 

@@ -2,8 +2,8 @@
 // size; a block holds `blockSize` tokens of all layers of one group, so every block has the same bytes and one pool serves
 // them all (vLLM's hybrid KV cache manager does the same). A model with one kind of layer has one group.
 
-import type { Program } from '../model/program.ts';
 import { PagodaError } from '../errors.ts';
+import type { Program } from '../model/program.ts';
 
 export type KvDtype = 'f32' | 'f16' | 'bf16' | 'int8';
 
@@ -70,7 +70,15 @@ export function kvLayout(program: Program, dtype: KvDtype, blockSize: number): K
   const layerBytes = numKvHeads * 2 * blockSize * kvHeadBytes(dtype, headDim);
   const blockBytes = layerBytes * layersPerGroup;
   return {
-    groups, layersPerGroup, layerPlace, numKvHeads, headDim, dtype, blockSize, layerBytes, blockBytes,
+    groups,
+    layersPerGroup,
+    layerPlace,
+    numKvHeads,
+    headDim,
+    dtype,
+    blockSize,
+    layerBytes,
+    blockBytes,
     bytesPerToken: (blockBytes / blockSize) * groups.length,
   };
 }

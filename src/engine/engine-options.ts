@@ -65,7 +65,10 @@ export const BLOCK_SIZES: readonly number[] = [8, 16, 32, 64, 128];
 
 const isCount = (value: unknown, least = 1): boolean => Number.isSafeInteger(value) && (value as number) >= least;
 const orNull = (check: (value: unknown) => boolean) => (value: unknown) => value === null || check(value);
-const oneOf = (...values: unknown[]) => ({ rule: `one of ${values.join(', ')}`, ok: (value: unknown) => values.includes(value) });
+const oneOf = (...values: unknown[]) => ({
+  rule: `one of ${values.join(', ')}`,
+  ok: (value: unknown) => values.includes(value),
+});
 const flag = { rule: 'true or false', ok: (value: unknown) => typeof value === 'boolean' };
 const count = { rule: 'an integer of at least 1', ok: (value: unknown) => isCount(value) };
 const maybeCount = { rule: 'an integer of at least 1, or null', ok: orNull((value) => isCount(value)) };
@@ -77,13 +80,19 @@ const RULES: Readonly<Record<keyof EngineOptions, { rule: string; ok(value: unkn
   computeDtype: oneOf('int8', 'f32'),
   kvCacheDtype: oneOf('auto', 'f16', 'bf16', 'f32', 'int8'),
   blockSize: oneOf(...BLOCK_SIZES),
-  maxModelLen: { rule: "an integer of at least 2, 'auto' or null", ok: (value) => value === null || value === 'auto' || isCount(value, 2) },
+  maxModelLen: {
+    rule: "an integer of at least 2, 'auto' or null",
+    ok: (value) => value === null || value === 'auto' || isCount(value, 2),
+  },
   maxNumSeqs: count,
   maxNumBatchedTokens: maybeCount,
   chunkedPrefillSize: maybeCount,
   enableChunkedPrefill: flag,
   enablePrefixCaching: flag,
-  memoryUtilization: { rule: 'a number above 0 and up to 1', ok: (value) => typeof value === 'number' && value > 0 && value <= 1 },
+  memoryUtilization: {
+    rule: 'a number above 0 and up to 1',
+    ok: (value) => typeof value === 'number' && value > 0 && value <= 1,
+  },
   kvCacheMemoryBytes: maybeCount,
   numGpuBlocksOverride: { rule: 'an integer of at least 2, or null', ok: orNull((value) => isCount(value, 2)) },
   schedulingPolicy: oneOf('fcfs', 'priority'),
@@ -98,10 +107,13 @@ export function completeEngineOptions(given: Partial<EngineOptions>): EngineOpti
   for (const [name, value] of Object.entries(given)) {
     if (value === undefined) continue;
     if (!Object.hasOwn(RULES, name)) {
-      throw new PagodaError('bad_config', `'${name}' is not an option. Options: ${Object.keys(RULES).join(', ')}.`, { param: name });
+      throw new PagodaError('bad_config', `'${name}' is not an option. Options: ${Object.keys(RULES).join(', ')}.`, {
+        param: name,
+      });
     }
     const { rule, ok } = RULES[name as keyof EngineOptions];
-    if (!ok(value)) throw new PagodaError('bad_config', `${name} must be ${rule}, got ${String(value)}.`, { param: name });
+    if (!ok(value))
+      throw new PagodaError('bad_config', `${name} must be ${rule}, got ${String(value)}.`, { param: name });
   }
   const defined = Object.entries(given).filter(([, value]) => value !== undefined);
   return Object.freeze({ ...DEFAULT_ENGINE_OPTIONS, ...Object.fromEntries(defined) });

@@ -15,12 +15,12 @@ import { encodePrompt } from '../text/encode-prompt.ts';
 import { type GenerationDefaults, generationDefaults } from '../text/generation-config.ts';
 import { loadTokenizer } from '../text/load-tokenizer.ts';
 import type { Tokenizer } from '../text/tokenizer.ts';
-import { ChatPrompts, type ChatMessages } from './chat-prompts.ts';
+import { type ChatMessages, ChatPrompts } from './chat-prompts.ts';
 import type { EngineClient, EngineInfo, EngineListeners } from './engine-client.ts';
 import { completeEngineOptions, type EngineOptions } from './engine-options.ts';
 import { createInProcessClient } from './in-process-client.ts';
 import { overrideDefaults } from './override-defaults.ts';
-import { resolveSampling, type ResolvedSampling, type SamplingInput } from './resolve-sampling.ts';
+import { type ResolvedSampling, resolveSampling, type SamplingInput } from './resolve-sampling.ts';
 import { type TextDelta, TextGeneration } from './text-generation.ts';
 
 /** Engine options (defaults as on the command line) and what belongs to the texts. */
@@ -98,7 +98,16 @@ export class LLM implements AsyncDisposable {
   /** Throws PagodaError: bad_config, bad_model_file, unsupported, out_of_memory, not_found. */
   static async load(options: LLMOptions | string = {}): Promise<LLM> {
     const given = typeof options === 'string' ? { model: options } : options;
-    const { generationConfig, overrideGenerationConfig, chatTemplate, maxLogprobs, onLog, onLoadProgress, onStep, ...engine } = given;
+    const {
+      generationConfig,
+      overrideGenerationConfig,
+      chatTemplate,
+      maxLogprobs,
+      onLog,
+      onLoadProgress,
+      onStep,
+      ...engine
+    } = given;
     const engineOptions = completeEngineOptions(engine);
     const checkpoint = openModel(engineOptions.model);
     try {
@@ -210,9 +219,14 @@ export class LLM implements AsyncDisposable {
     return this.dispose();
   }
 
-  async #resolve(prompt: Prompt, params: SamplingInput): Promise<{ promptTokenIds: readonly number[]; resolved: ResolvedSampling }> {
+  async #resolve(
+    prompt: Prompt,
+    params: SamplingInput,
+  ): Promise<{ promptTokenIds: readonly number[]; resolved: ResolvedSampling }> {
     const isChat = typeof prompt === 'object' && 'messages' in prompt;
-    const promptTokenIds = isChat ? await this.#chat.encode(prompt.messages) : this.#promptIds(prompt as string | readonly number[]);
+    const promptTokenIds = isChat
+      ? await this.#chat.encode(prompt.messages)
+      : this.#promptIds(prompt as string | readonly number[]);
     const resolved = resolveSampling(params, {
       vocabSize: this.info.vocabSize,
       maxModelLen: this.info.maxModelLen,
@@ -231,7 +245,9 @@ export class LLM implements AsyncDisposable {
     const { vocabSize } = this.info;
     for (const id of prompt) {
       if (Number.isInteger(id) && id >= 0 && id < vocabSize) continue;
-      throw new PagodaError('bad_request', `The token id ${id} is out of vocabulary. Vocabulary size: ${vocabSize}`, { param: 'prompt' });
+      throw new PagodaError('bad_request', `The token id ${id} is out of vocabulary. Vocabulary size: ${vocabSize}`, {
+        param: 'prompt',
+      });
     }
     return prompt;
   }
@@ -243,10 +259,21 @@ export class LLM implements AsyncDisposable {
     onDelta: (delta: TextDelta) => void,
   ): TextGeneration {
     const id = `llm-${this.#numRequests++}`;
-    return new TextGeneration({ client: this.#client, tokenizer: this.tokenizer, id, promptTokenIds, resolved, signal, onDelta });
+    return new TextGeneration({
+      client: this.#client,
+      tokenizer: this.tokenizer,
+      id,
+      promptTokenIds,
+      resolved,
+      signal,
+      onDelta,
+    });
   }
 
-  #collect(request: { promptTokenIds: readonly number[]; resolved: ResolvedSampling }, signal: AbortSignal | null): Collected {
+  #collect(
+    request: { promptTokenIds: readonly number[]; resolved: ResolvedSampling },
+    signal: AbortSignal | null,
+  ): Collected {
     const { promptTokenIds, resolved } = request;
     const parts = Array.from({ length: resolved.n }, (): TextDelta[] => []);
     const generation = this.#start(promptTokenIds, resolved, signal, (delta) => parts[delta.index]!.push(delta));
@@ -286,7 +313,11 @@ function isOnePrompt(prompts: Prompt | readonly Prompt[]): prompts is Prompt {
 
 function loadText(
   checkpoint: Checkpoint,
-  options: { generationConfig: 'auto' | 'vllm'; override: Readonly<Record<string, unknown>>; chatTemplate: string | null },
+  options: {
+    generationConfig: 'auto' | 'vllm';
+    override: Readonly<Record<string, unknown>>;
+    chatTemplate: string | null;
+  },
 ): { tokenizer: Tokenizer; chat: ChatPrompts; defaults: GenerationDefaults } {
   const tokenizer = loadTokenizer(checkpoint);
   const fromModel = generationDefaults(checkpoint, tokenizer, { generationConfig: options.generationConfig });

@@ -22,7 +22,8 @@ export function overrideDefaults(
   for (const [name, value] of Object.entries(override)) {
     const field = Object.hasOwn(FIELDS, name) ? FIELDS[name] : undefined;
     if (field === undefined || typeof value !== 'number' || !Number.isFinite(value)) {
-      const problem = field === undefined ? `does not know '${name}'` : `needs a number for ${name}, got ${String(value)}`;
+      const problem =
+        field === undefined ? `does not know '${name}'` : `needs a number for ${name}, got ${String(value)}`;
       throw new PagodaError(
         'bad_config',
         `--override-generation-config ${problem}; it takes numbers for ${Object.keys(FIELDS).join(', ')}.`,

@@ -35,6 +35,7 @@ export async function createProcessClient(
 ): Promise<ProcessClient> {
   const entry = extras.entry ?? fileURLToPath(new URL('./engine-process.js', import.meta.url));
   const client = new ProcessClient(options, listeners, entry);
+  if (extras.signal?.aborted) throw new PagodaError('aborted', 'The start was given up.');
   const giveUp = () => void client.close({ drainSeconds: 0 });
   extras.signal?.addEventListener('abort', giveUp, { once: true });
   try {

@@ -46,7 +46,8 @@ export class TextGeneration {
   readonly #options: TextGenerationOptions;
   readonly #open = new Map<string, Sequence>();
   #settle: { resolve(): void; reject(error: PagodaError): void } | null = null;
-  readonly #onSignal = () => this.#fail(new PagodaError('aborted', 'The generation was aborted.', { cause: this.#options.signal?.reason }));
+  readonly #onSignal = () =>
+    this.#fail(new PagodaError('aborted', 'The generation was aborted.', { cause: this.#options.signal?.reason }));
 
   /** Throws what the engine refuses. */
   constructor(options: TextGenerationOptions) {
@@ -105,7 +106,8 @@ export class TextGeneration {
   #delta({ index, text }: Sequence, event: TokenEvent): TextDelta {
     const { finish, tokenIds } = event;
     // An end token is part of the tokens but not of the text.
-    const hidesLast = finish?.reason === 'stop' && !this.#options.resolved.includeStopStrInOutput && tokenIds.length > 0;
+    const hidesLast =
+      finish?.reason === 'stop' && !this.#options.resolved.includeStopStrInOutput && tokenIds.length > 0;
     const pushed = text.push(hidesLast ? tokenIds.slice(0, -1) : tokenIds);
     const numTokens = pushed.stop === null ? tokenIds.length : pushed.numTokens;
     let shown = pushed.text;

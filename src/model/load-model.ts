@@ -82,7 +82,8 @@ function checkStoredShapes(checkpoint: Checkpoint, specs: readonly WeightSpec[])
           `${checkpoint.source}: tensor ${piece.tensor} is missing (wanted for ${spec.name}, [${spec.rows}, ${spec.cols}]).`,
         );
       const isVector = tensor.shape.length <= 1;
-      if (isVector && spec.rows > 1) throw shapeError(checkpoint, tensor, { wanted: `[${spec.rows}, ${spec.cols}]`, weight: spec.name });
+      if (isVector && spec.rows > 1)
+        throw shapeError(checkpoint, tensor, { wanted: `[${spec.rows}, ${spec.cols}]`, weight: spec.name });
       const cols = isVector ? 1 : spec.cols;
       taken += piece.numRows * cols;
       const demand = demands.get(piece.tensor);

@@ -30,7 +30,14 @@ const DEFAULTS = { deadlineMs: 500, loadDeadlineMs: 10_000, maxOutputLength: 4 <
 const HEAP_LIMITS = { maxOldGenerationSizeMb: 128, maxYoungGenerationSizeMb: 16, stackSizeMb: 4 };
 const RESERVED = new Set([
   ...GLOBAL_NAMES,
-  'messages', 'tools', 'documents', 'add_generation_prompt', 'bos_token', 'eos_token', 'chat_template', 'tokenize',
+  'messages',
+  'tools',
+  'documents',
+  'add_generation_prompt',
+  'bos_token',
+  'eos_token',
+  'chat_template',
+  'tokenize',
 ]);
 
 /** Sources under test have no worker of their own: theirs is the built one. */
@@ -183,7 +190,11 @@ export class ChatTemplate {
       // Only data that cannot be copied to the thread, such as functions, gets here.
       this.#disarm();
       this.#running = null;
-      job.reject(new PagodaError('bad_request', 'The chat cannot be rendered: it holds values that are no data.', { cause: error }));
+      job.reject(
+        new PagodaError('bad_request', 'The chat cannot be rendered: it holds values that are no data.', {
+          cause: error,
+        }),
+      );
       this.#pump();
     }
   }
@@ -194,7 +205,8 @@ export class ChatTemplate {
     if (job) {
       if (reply.kind === 'text') job.resolve(reply.text);
       else if (reply.kind === 'raised') job.reject(new PagodaError('template_error', reply.message));
-      else if (reply.kind === 'failed') job.reject(new PagodaError('template_error', `The chat template failed: ${reply.message}.`));
+      else if (reply.kind === 'failed')
+        job.reject(new PagodaError('template_error', `The chat template failed: ${reply.message}.`));
     }
     this.#pump();
   }

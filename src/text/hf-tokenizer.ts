@@ -223,7 +223,10 @@ function refuseUnsupported(json: Json): void {
     if (typeof node !== 'object' || node === null) return;
     const { type, behavior } = node as Json;
     if (type === 'Split' && typeof behavior === 'string' && !/^(isolated|removed)$/i.test(behavior)) {
-      throw new PagodaError('unsupported', `tokenizer.json splits text by the behavior "${behavior}", which is not supported.`);
+      throw new PagodaError(
+        'unsupported',
+        `tokenizer.json splits text by the behavior "${behavior}", which is not supported.`,
+      );
     }
     for (const value of Object.values(node)) if (typeof value === 'object') inspect(value);
   };

@@ -31,7 +31,11 @@ const MAX_DEPTH = 100;
 
 const splitters = new WeakMap<Tokenizer, AddedTokenSplitter>();
 
-export async function renderChat(template: ChatTemplate, tokenizer: Tokenizer, input: ChatInput): Promise<RenderedChat> {
+export async function renderChat(
+  template: ChatTemplate,
+  tokenizer: Tokenizer,
+  input: ChatInput,
+): Promise<RenderedChat> {
   if (input.continueFinalMessage && input.addGenerationPrompt) {
     const message = 'Cannot set both `continue_final_message` and `add_generation_prompt` to True.';
     throw new PagodaError('bad_request', message, { param: 'continue_final_message' });
@@ -90,7 +94,10 @@ function freeMark(everything: unknown): string {
     for (const mark of free) if (text.includes(mark) || text.includes(escaped(mark))) free.delete(mark);
   }
   for (const mark of free) return mark;
-  throw new PagodaError('bad_request', 'The messages use every Unicode noncharacter from U+FDD0 to U+FDEF; leave one out.');
+  throw new PagodaError(
+    'bad_request',
+    'The messages use every Unicode noncharacter from U+FDD0 to U+FDEF; leave one out.',
+  );
 }
 
 /** The same data with the mark inside every spelling of a control token, in values and keys. */
@@ -123,7 +130,9 @@ function protectText(text: string, splitter: AddedTokenSplitter, mark: string): 
 function cutAfterFinalMessage(rendered: string, messages: readonly unknown[]): string {
   const content = (messages.at(-1) as { content?: unknown } | undefined)?.content;
   const parts = Array.isArray(content) ? content : [content];
-  const last = parts.map((part) => (typeof part === 'string' ? part : (part as { text?: unknown } | null)?.text)).at(-1);
+  const last = parts
+    .map((part) => (typeof part === 'string' ? part : (part as { text?: unknown } | null)?.text))
+    .at(-1);
   const final = typeof last === 'string' ? last : '';
   const at = rendered.lastIndexOf(final.trim());
   if (final.trim() === '' || at < 0) {

@@ -14,9 +14,9 @@ import {
   Namespace,
   numberOf,
   TemplateFailure,
+  Tuple,
   toJson,
   toText,
-  Tuple,
   typeName,
   type Value,
 } from './template-values.ts';
@@ -124,7 +124,9 @@ function indent(value: Value, args: Arguments): string {
   const isFirst = args.flag(1, 'first');
   const isBlank = args.flag(2, 'blank');
   const lines = text(value).split('\n');
-  return lines.map((line, i) => ((i === 0 && !isFirst) || (line === '' && !isBlank && i > 0) ? line : pad + line)).join('\n');
+  return lines
+    .map((line, i) => ((i === 0 && !isFirst) || (line === '' && !isBlank && i > 0) ? line : pad + line))
+    .join('\n');
 }
 
 function truncate(value: Value, args: Arguments): string {
@@ -284,7 +286,13 @@ function json(value: Value, args: Arguments): string {
   });
 }
 
-const ESCAPES: Readonly<Record<string, string>> = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&#34;', "'": '&#39;' };
+const ESCAPES: Readonly<Record<string, string>> = {
+  '&': '&amp;',
+  '<': '&lt;',
+  '>': '&gt;',
+  '"': '&#34;',
+  "'": '&#39;',
+};
 
 function fallbackTo(value: Value, args: Arguments): Value {
   const isMissing = value === undefined || (args.flag(1, 'boolean') && !isTrue(value));

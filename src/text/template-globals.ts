@@ -1,7 +1,17 @@
 // The functions every chat template can call, as transformers provides them: raise_exception, strftime_now, range, namespace, dict.
 
 import { Scope } from './template-interpreter.ts';
-import { asKey, Callable, itemsOf, type Key, Namespace, numberOf, TemplateFailure, toText, type Value } from './template-values.ts';
+import {
+  asKey,
+  Callable,
+  itemsOf,
+  type Key,
+  Namespace,
+  numberOf,
+  TemplateFailure,
+  toText,
+  type Value,
+} from './template-values.ts';
 
 /** raise_exception: the template's own sentence, meant for the caller. */
 export class RaisedByTemplate extends Error {}
@@ -11,17 +21,40 @@ const MAX_RANGE = 100_000;
 
 /** Names that request parameters cannot take. */
 export const GLOBAL_NAMES: readonly string[] = [
-  'raise_exception', 'strftime_now', 'range', 'namespace', 'dict', 'true', 'false', 'none', 'True', 'False', 'None', 'loop', 'caller', 'varargs', 'kwargs',
+  'raise_exception',
+  'strftime_now',
+  'range',
+  'namespace',
+  'dict',
+  'true',
+  'false',
+  'none',
+  'True',
+  'False',
+  'None',
+  'loop',
+  'caller',
+  'varargs',
+  'kwargs',
 ];
 
 /** `now` is local time, as Python's datetime.now(). */
 export function templateGlobals(now: () => Date): Scope {
   const scope = new Scope(null);
-  for (const [name, value] of [['true', true], ['false', false], ['none', null]] as const) {
+  for (const [name, value] of [
+    ['true', true],
+    ['false', false],
+    ['none', null],
+  ] as const) {
     scope.set(name, value);
     scope.set(name[0]!.toUpperCase() + name.slice(1), value);
   }
-  scope.set('raise_exception', new Callable(([message]) => { throw new RaisedByTemplate(toText(message)); }));
+  scope.set(
+    'raise_exception',
+    new Callable(([message]) => {
+      throw new RaisedByTemplate(toText(message));
+    }),
+  );
   scope.set('strftime_now', new Callable(([format]) => strftime(now(), toText(format))));
   scope.set('range', new Callable((args) => range(args)));
   scope.set('namespace', new Callable((args, kwargs) => new Namespace(new Map([...namedEntries(args), ...kwargs]))));
@@ -56,7 +89,20 @@ function range(args: readonly Value[]): Value[] {
 }
 
 const DAYS = ['Sunday', 'Monday', 'Tuesday', 'Wednesday', 'Thursday', 'Friday', 'Saturday'];
-const MONTHS = ['January', 'February', 'March', 'April', 'May', 'June', 'July', 'August', 'September', 'October', 'November', 'December'];
+const MONTHS = [
+  'January',
+  'February',
+  'March',
+  'April',
+  'May',
+  'June',
+  'July',
+  'August',
+  'September',
+  'October',
+  'November',
+  'December',
+];
 const two = (n: number): string => String(n).padStart(2, '0');
 
 /** Python's strftime in the C locale. */

@@ -7,19 +7,18 @@ import { binary, slice } from './template-operators.ts';
 import type { AnyNode } from './template-syntax.ts';
 import { runTest } from './template-tests.ts';
 import {
+  asKey,
   Callable,
-
   equals,
   Float,
   isTrue,
   itemsOf,
   type Key,
-  asKey,
   Namespace,
   numberOf,
   TemplateFailure,
-  toText,
   Tuple,
+  toText,
   typeName,
   type Value,
 } from './template-values.ts';
@@ -138,7 +137,9 @@ function loop(current: AnyNode, scope: Scope): string {
     iterable = node(iterable.lhs);
   }
   // `recursive` hangs on the condition when there is one.
-  const isRecursive = [iterable, test].some((each) => each?.type === 'FilterExpression' && nameOf(each.filter) === '__recursive');
+  const isRecursive = [iterable, test].some(
+    (each) => each?.type === 'FilterExpression' && nameOf(each.filter) === '__recursive',
+  );
   return loopOver(evaluate(iterable, scope), { current, test, isRecursive, depth: 1 }, scope);
 }
 
@@ -277,7 +278,10 @@ function evaluate(current: AnyNode, scope: Scope): Value {
     case 'BinaryExpression':
       return binaryExpression(current, scope);
     case 'Ternary':
-      return evaluate(node(isTrue(evaluate(node(current.condition), scope)) ? current.trueExpr : current.falseExpr), scope);
+      return evaluate(
+        node(isTrue(evaluate(node(current.condition), scope)) ? current.trueExpr : current.falseExpr),
+        scope,
+      );
     case 'SelectExpression':
       return isTrue(evaluate(node(current.test), scope)) ? evaluate(node(current.lhs), scope) : undefined;
     default:
@@ -383,4 +387,3 @@ function callValue(callee: Value, args: readonly Value[], kwargs: ReadonlyMap<st
   if (!(target instanceof Callable)) throw new TemplateFailure(`a value of type ${typeName(callee)} cannot be called`);
   return target.call(args, kwargs);
 }
-

@@ -1,8 +1,8 @@
 // Methods of strings and dicts that chat templates call, and Python's two ways of formatting text.
 
 import {
-  type Callable as CallableType,
   Callable,
+  type Callable as CallableType,
   contains,
   type Dict,
   Float,
@@ -11,8 +11,8 @@ import {
   numberOf,
   repr,
   TemplateFailure,
-  toText,
   Tuple,
+  toText,
   typeName,
   type Value,
 } from './template-values.ts';
@@ -56,7 +56,8 @@ export function capitalize(text: string): string {
 }
 
 function affix(test: (text: string, part: string) => boolean): Method<string> {
-  return (self, [parts]) => (parts instanceof Tuple ? parts.items : [parts]).some((part) => test(self, stringArgument(part)));
+  return (self, [parts]) =>
+    (parts instanceof Tuple ? parts.items : [parts]).some((part) => test(self, stringArgument(part)));
 }
 
 function everyCharacter(pattern: RegExp): Method<string> {
@@ -103,7 +104,8 @@ function characterIndex(text: string, unitIndex: number): number {
 export function replace(text: string, from: Value, to: Value, count: Value): string {
   const limit = numberOf(count ?? -1) ?? -1;
   const parts = stringArgument(from) === '' ? null : text.split(stringArgument(from));
-  if (parts === null) return limit < 0 ? [...['', ...Array.from(text)].map((c) => c + stringArgument(to))].join('') : text;
+  if (parts === null)
+    return limit < 0 ? [...['', ...Array.from(text)].map((c) => c + stringArgument(to))].join('') : text;
   const numReplaced = limit < 0 ? parts.length - 1 : Math.min(limit, parts.length - 1);
   let out = parts[0]!;
   for (let i = 1; i < parts.length; i++) out += stringArgument(i <= numReplaced ? to : from) + parts[i]!;
@@ -121,12 +123,18 @@ const STRING_METHODS: Readonly<Record<string, Method<string>>> = {
   rstrip: (self, [chars]) => strip(self, chars, 'right'),
   startswith: affix((text, part) => text.startsWith(part)),
   endswith: affix((text, part) => text.endsWith(part)),
-  removeprefix: (self, [part]) => (self.startsWith(stringArgument(part)) ? self.slice(stringArgument(part).length) : self),
+  removeprefix: (self, [part]) =>
+    self.startsWith(stringArgument(part)) ? self.slice(stringArgument(part).length) : self,
   removesuffix: (self, [part]) =>
     part !== '' && self.endsWith(stringArgument(part)) ? self.slice(0, -stringArgument(part).length) : self,
   split: (self, args, kwargs) => split(self, args[0] ?? kwargs.get('sep'), limitOf(args, kwargs)),
   rsplit: (self, args, kwargs) => rsplit(self, args[0] ?? kwargs.get('sep'), limitOf(args, kwargs)),
-  splitlines: (self) => self.replace(/\r\n?/g, '\n').replace(/\n$/, '').split('\n').filter((_, __, all) => self !== '' || all.length > 1),
+  splitlines: (self) =>
+    self
+      .replace(/\r\n?/g, '\n')
+      .replace(/\n$/, '')
+      .split('\n')
+      .filter((_, __, all) => self !== '' || all.length > 1),
   partition: (self, [mark]) => {
     const at = self.indexOf(stringArgument(mark));
     if (at < 0) return new Tuple([self, '', '']);
@@ -144,7 +152,9 @@ const STRING_METHODS: Readonly<Record<string, Method<string>>> = {
   isspace: everyCharacter(new RegExp(WHITESPACE)),
   isupper: (self) => self !== self.toLowerCase() && self === self.toUpperCase(),
   islower: (self) => self !== self.toUpperCase() && self === self.toLowerCase(),
-  zfill: (self, [width]) => (/^[-+]/.test(self) ? self[0]! : '') + self.replace(/^[-+]/, '').padStart((numberOf(width) ?? 0) - (/^[-+]/.test(self) ? 1 : 0), '0'),
+  zfill: (self, [width]) =>
+    (/^[-+]/.test(self) ? self[0]! : '') +
+    self.replace(/^[-+]/, '').padStart((numberOf(width) ?? 0) - (/^[-+]/.test(self) ? 1 : 0), '0'),
   ljust: (self, [width, fill]) => self.padEnd(numberOf(width) ?? 0, toText(fill ?? ' ')),
   rjust: (self, [width, fill]) => self.padStart(numberOf(width) ?? 0, toText(fill ?? ' ')),
   center: (self, [width, fill]) => center(self, numberOf(width) ?? 0, toText(fill ?? ' ')),
@@ -208,7 +218,8 @@ export function formatPercent(template: string, operand: Value): string {
     /%(?:\((\w+)\))?([-+ 0#]*)(\d*)(?:\.(\d+))?([a-zA-Z%])/g,
     (_all, name: string | undefined, flags: string, width: string, precision: string | undefined, type: string) => {
       if (type === '%') return '%';
-      if (name === undefined && next >= args.length) throw new TemplateFailure('not enough arguments for a format string');
+      if (name === undefined && next >= args.length)
+        throw new TemplateFailure('not enough arguments for a format string');
       const value = name === undefined ? args[next++] : named?.get(name);
       let text = formatOne(value, type, precision);
       if (flags.includes('+') && !text.startsWith('-') && type !== 's' && type !== 'r') text = `+${text}`;
@@ -260,14 +271,18 @@ function formatOne(value: Value, type: string, precision: string | undefined): s
 /** `'{} {name:>5}'.format(...)`, with the usual part of the format language. */
 function formatBraces(template: string, args: readonly Value[], kwargs: ReadonlyMap<string, Value>): string {
   let next = 0;
-  return template.replace(/\{\{|\}\}|\{(\w*)(?:![rs])?(?::([^{}]*))?\}/g, (all, field: string | undefined, spec: string | undefined) => {
-    if (all === '{{') return '{';
-    if (all === '}}') return '}';
-    const isPosition = field === undefined || field === '' || /^\d+$/.test(field);
-    const position = isPosition ? (field ? Number(field) : next++) : -1;
-    if (isPosition ? position >= args.length : !kwargs.has(field!)) throw new TemplateFailure('a format argument is missing');
-    return formatSpec(isPosition ? args[position] : kwargs.get(field!), spec ?? '');
-  });
+  return template.replace(
+    /\{\{|\}\}|\{(\w*)(?:![rs])?(?::([^{}]*))?\}/g,
+    (all, field: string | undefined, spec: string | undefined) => {
+      if (all === '{{') return '{';
+      if (all === '}}') return '}';
+      const isPosition = field === undefined || field === '' || /^\d+$/.test(field);
+      const position = isPosition ? (field ? Number(field) : next++) : -1;
+      if (isPosition ? position >= args.length : !kwargs.has(field!))
+        throw new TemplateFailure('a format argument is missing');
+      return formatSpec(isPosition ? args[position] : kwargs.get(field!), spec ?? '');
+    },
+  );
 }
 
 function formatSpec(value: Value, spec: string): string {

@@ -8,8 +8,8 @@ import {
   Float,
   numberOf,
   TemplateFailure,
-  toText,
   Tuple,
+  toText,
   typeName,
   type Value,
 } from './template-values.ts';

@@ -17,9 +17,7 @@ interface Token {
 }
 
 /** Tests that take an argument, also without parentheses: `x is divisibleby 2`. */
-const TESTS_WITH_ARGUMENT = new Set(
-  'divisibleby eq equalto ne sameas lt lessthan le gt greaterthan ge in'.split(' '),
-);
+const TESTS_WITH_ARGUMENT = new Set('divisibleby eq equalto ne sameas lt lessthan le gt greaterthan ge in'.split(' '));
 const RAW = /(^[ \t]*)?\{%([-+]?)\s*raw\s*(-?)%\}([\s\S]*?)\{%(-?)\s*endraw\s*([-+]?)%\}(\n?)/gm;
 
 /** Throws whatever the library throws for source it cannot parse. */
@@ -32,16 +30,19 @@ export function parseTemplate(source: string): readonly AnyNode[] {
 
 /** A raw block becomes a string literal; trim_blocks and lstrip_blocks as for any other block. */
 function protectRaw(source: string): string {
-  return source.replace(RAW, (_all, indent: string | undefined, open, stripStart, body: string, stripEnd, close, newline) => {
-    let content = body;
-    if (stripStart) content = content.trimStart();
-    else if (content.startsWith('\n')) content = content.slice(1);
-    if (stripEnd) content = content.trimEnd();
-    const literal = content.replace(/[\\'{}\n]/g, (char) => `\\x${char.charCodeAt(0).toString(16).padStart(2, '0')}`);
-    const before = open === '+' ? (indent ?? '') : '';
-    const after = close === '+' ? newline : '';
-    return `${before}{{${open === '-' ? '-' : ''} '${literal}' ${close === '-' ? '-' : ''}}}${after}`;
-  });
+  return source.replace(
+    RAW,
+    (_all, indent: string | undefined, open, stripStart, body: string, stripEnd, close, newline) => {
+      let content = body;
+      if (stripStart) content = content.trimStart();
+      else if (content.startsWith('\n')) content = content.slice(1);
+      if (stripEnd) content = content.trimEnd();
+      const literal = content.replace(/[\\'{}\n]/g, (char) => `\\x${char.charCodeAt(0).toString(16).padStart(2, '0')}`);
+      const before = open === '+' ? (indent ?? '') : '';
+      const after = close === '+' ? newline : '';
+      return `${before}{{${open === '-' ? '-' : ''} '${literal}' ${close === '-' ? '-' : ''}}}${after}`;
+    },
+  );
 }
 
 /** `1e3`, `1_000` and `0x10` come out of the lexer as a number and a name. */
@@ -97,7 +98,12 @@ function rewriteTuples(tokens: readonly Token[]): Token[] {
   for (let i = 0; i < tokens.length; i++) {
     const current = tokens[i]!;
     if (isOpening(current)) {
-      open.push({ at: out.length, isGroup: current.type === 'OpenParen' && !endsOperand(out.at(-1)), numCommas: 0, isComparison: false });
+      open.push({
+        at: out.length,
+        isGroup: current.type === 'OpenParen' && !endsOperand(out.at(-1)),
+        numCommas: 0,
+        isComparison: false,
+      });
     }
     const group = open.at(-1);
     if (current.type === 'Comma' && group) {

@@ -1,6 +1,18 @@
 // The tests of `is` in chat templates, as Jinja defines them.
 
-import { Callable, compare, contains, equals, Float, isTrue, numberOf, TemplateFailure, Tuple, typeName, type Value } from './template-values.ts';
+import {
+  Callable,
+  compare,
+  contains,
+  equals,
+  Float,
+  isTrue,
+  numberOf,
+  TemplateFailure,
+  Tuple,
+  typeName,
+  type Value,
+} from './template-values.ts';
 
 type Test = (value: Value, argument: Value) => boolean;
 
@@ -22,9 +34,14 @@ const TESTS: Readonly<Record<string, Test>> = {
   integer: (value) => typeof value === 'number',
   float: (value) => value instanceof Float,
   mapping: (value) => value instanceof Map,
-  sequence: (value) => typeof value === 'string' || Array.isArray(value) || value instanceof Tuple || value instanceof Map,
+  sequence: (value) =>
+    typeof value === 'string' || Array.isArray(value) || value instanceof Tuple || value instanceof Map,
   iterable: (value) =>
-    value === undefined || typeof value === 'string' || Array.isArray(value) || value instanceof Tuple || value instanceof Map,
+    value === undefined ||
+    typeof value === 'string' ||
+    Array.isArray(value) ||
+    value instanceof Tuple ||
+    value instanceof Map,
   callable: (value) => value instanceof Callable,
   lower: (value) => typeof value === 'string' && value !== value.toUpperCase() && value === value.toLowerCase(),
   upper: (value) => typeof value === 'string' && value !== value.toLowerCase() && value === value.toUpperCase(),
@@ -58,4 +75,3 @@ export function predicate(args: readonly Value[]): (value: Value) => boolean {
   if (typeof name !== 'string') throw new TemplateFailure('the name of a test must be a string');
   return (value) => runTest(name, value, argument);
 }
-

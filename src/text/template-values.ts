@@ -37,7 +37,18 @@ export class Callable {
 export type Key = string | number | boolean | null;
 export type Dict = Map<Key, Value>;
 /** undefined is Jinja's Undefined, null is None. */
-export type Value = string | number | boolean | null | undefined | Float | Value[] | Tuple | Dict | Namespace | Callable;
+export type Value =
+  | string
+  | number
+  | boolean
+  | null
+  | undefined
+  | Float
+  | Value[]
+  | Tuple
+  | Dict
+  | Namespace
+  | Callable;
 
 /** What goes wrong in a template apart from raise_exception. */
 export class TemplateFailure extends Error {}
@@ -163,7 +174,8 @@ export function contains(container: Value, item: Value): boolean {
 
 export function asKey(value: Value): Key {
   if (value instanceof Float) return value.value;
-  if (value === null || typeof value === 'string' || typeof value === 'number' || typeof value === 'boolean') return value;
+  if (value === null || typeof value === 'string' || typeof value === 'number' || typeof value === 'boolean')
+    return value;
   throw new TemplateFailure(`a ${typeName(value)} cannot be a key`);
 }
 
@@ -215,7 +227,8 @@ export function floatText(value: number): string {
   if (value !== 0 && (exponent < -4 || exponent >= 16)) {
     return `${digits}e${exponent < 0 ? '-' : '+'}${String(Math.abs(exponent)).padStart(2, '0')}`;
   }
-  const text = exponent < 0 ? value.toFixed(Math.max(1, digits.replace(/[-.]/g, '').length - 1 - exponent)) : String(value);
+  const text =
+    exponent < 0 ? value.toFixed(Math.max(1, digits.replace(/[-.]/g, '').length - 1 - exponent)) : String(value);
   return text.includes('.') ? text : `${text}.0`;
 }
 
@@ -242,7 +255,11 @@ export function toJson(value: Value, options: JsonOptions, depth = 0): string {
     return `${open}${inner}${items.join(comma + inner)}\n${' '.repeat(options.indent! * depth)}${close}`;
   };
   if (Array.isArray(value) || value instanceof Tuple) {
-    return enclose(itemsOf(value).map((item) => toJson(item, options, depth + 1)), '[', ']');
+    return enclose(
+      itemsOf(value).map((item) => toJson(item, options, depth + 1)),
+      '[',
+      ']',
+    );
   }
   if (value instanceof Map) {
     const entries = [...value];

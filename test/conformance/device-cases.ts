@@ -457,11 +457,7 @@ function samplingCases({ build, make }: CaseContext): void {
           change: ({ name, cols }, values) => {
             // Three outputs with the same row.
             if (name !== 'output.weight') return;
-            for (const copy of copies)
-              values.set(
-                values.slice(copies[0] * cols, (copies[0] + 1) * cols),
-                copy * cols,
-              );
+            for (const copy of copies) values.set(values.slice(copies[0] * cols, (copies[0] + 1) * cols), copy * cols);
           },
         },
       );

@@ -31,7 +31,11 @@ function load(name: string): Source {
 }
 
 /** The keys that every architecture has. */
-function commonKeys({ model }: Source, architecture: string, extra: Record<string, GgufValue>): Record<string, GgufValue> {
+function commonKeys(
+  { model }: Source,
+  architecture: string,
+  extra: Record<string, GgufValue>,
+): Record<string, GgufValue> {
   const { config } = model;
   const keys: Record<string, GgufValue> = {
     block_count: config.numLayers,
@@ -46,7 +50,10 @@ function commonKeys({ model }: Source, architecture: string, extra: Record<strin
     'rope.freq_base': config.ropeTheta,
     ...extra,
   };
-  return { 'general.architecture': architecture, ...Object.fromEntries(Object.entries(keys).map(([key, value]) => [`${architecture}.${key}`, value])) };
+  return {
+    'general.architecture': architecture,
+    ...Object.fromEntries(Object.entries(keys).map(([key, value]) => [`${architecture}.${key}`, value])),
+  };
 }
 
 /** Joins weights of a layer under a new name, rows after rows. */
@@ -65,11 +72,18 @@ function fuse(source: Source, parts: readonly string[], fused: string): void {
 }
 
 async function checkGolden(name: string, metadata: Record<string, GgufValue>, { weights }: Source): Promise<void> {
-  const golden = JSON.parse(readFileSync(sharedPath('golden', 'tiny', name, 'golden.json'), 'utf8')) as { cases: Array<{ promptIds: number[]; outputIds: number[] }> };
+  const golden = JSON.parse(readFileSync(sharedPath('golden', 'tiny', name, 'golden.json'), 'utf8')) as {
+    cases: Array<{ promptIds: number[]; outputIds: number[] }>;
+  };
   const checkpoint = memoryGguf(metadata, Object.fromEntries(weights));
   const model = loadModel(checkpoint);
   expect(model.warnings).toEqual([]);
-  const device = createReferenceDevice(model, checkpoint, { dtype: 'f32', blockSize: 16 }, { maxTokens: 256, maxSeqs: 4, maxModelLen: 128 });
+  const device = createReferenceDevice(
+    model,
+    checkpoint,
+    { dtype: 'f32', blockSize: 16 },
+    { maxTokens: 256, maxSeqs: 4, maxModelLen: 128 },
+  );
   const driver = new DeviceDriver(device, { numBlocks: 64, maxSeqs: 4 });
   const sequences = golden.cases.map((each) => driver.add(each.promptIds));
   await driver.generate(sequences, 16);
@@ -82,10 +96,16 @@ async function checkGolden(name: string, metadata: Record<string, GgufValue>, { 
 describe.skipIf(noShared)('GGUF conventions', () => {
   it('gemma2: norms are 1 + w, layers alternate, caps and scale by key', async () => {
     const source = load('gemma2');
-    const keys = { 'attention.layer_norm_rms_epsilon': 1e-6, 'attention.sliding_window': 8, attn_logit_softcapping: 5, final_logit_softcapping: 3 };
+    const keys = {
+      'attention.layer_norm_rms_epsilon': 1e-6,
+      'attention.sliding_window': 8,
+      attn_logit_softcapping: 5,
+      final_logit_softcapping: 3,
+    };
     // The format has no key for the query scale: it is the head's size, here 16 and not the model's 24. Put the rest into q.
     const factor = Math.sqrt(16 / 24);
-    for (const [name, { values }] of source.weights) if (name.endsWith('attn_q.weight')) values?.forEach((x, i) => (values[i] = x * factor));
+    for (const [name, { values }] of source.weights)
+      if (name.endsWith('attn_q.weight')) values?.forEach((x, i) => (values[i] = x * factor));
     await checkGolden('gemma2', commonKeys(source, 'gemma2', keys), source);
   });
 
@@ -100,13 +120,22 @@ describe.skipIf(noShared)('GGUF conventions', () => {
   it('gptneox: q, k and v one after the other', async () => {
     const source = load('gpt-neox');
     fuse(source, ['attn_q', 'attn_k', 'attn_v'], 'attn_qkv');
-    await checkGolden('gpt-neox', commonKeys(source, 'gptneox', { 'attention.layer_norm_epsilon': 1e-5, use_parallel_residual: true }), source);
+    await checkGolden(
+      'gpt-neox',
+      commonKeys(source, 'gptneox', { 'attention.layer_norm_epsilon': 1e-5, use_parallel_residual: true }),
+      source,
+    );
   });
 
   it('qwen3moe: stacked experts, a dense first layer', async () => {
     const source = load('qwen3-moe');
     const { moe } = source.model.config;
-    const keys = { 'attention.layer_norm_rms_epsilon': 1e-6, expert_count: moe?.numExperts ?? 0, expert_used_count: moe?.topK ?? 0, expert_feed_forward_length: moe?.expertIntermediateSize ?? 0 };
+    const keys = {
+      'attention.layer_norm_rms_epsilon': 1e-6,
+      expert_count: moe?.numExperts ?? 0,
+      expert_used_count: moe?.topK ?? 0,
+      expert_feed_forward_length: moe?.expertIntermediateSize ?? 0,
+    };
     await checkGolden('qwen3-moe', commonKeys(source, 'qwen3moe', keys), source);
   });
 
@@ -120,10 +149,18 @@ describe.skipIf(noShared)('GGUF conventions', () => {
       source.weights.delete(name);
       const size = values.length / numExperts;
       for (let expert = 0; expert < numExperts; expert++) {
-        source.weights.set(`${match[1]}.${expert}.weight`, { shape: [shape[0] / numExperts, shape[1]], values: values.slice(expert * size, (expert + 1) * size) });
+        source.weights.set(`${match[1]}.${expert}.weight`, {
+          shape: [shape[0] / numExperts, shape[1]],
+          values: values.slice(expert * size, (expert + 1) * size),
+        });
       }
     }
-    const keys = { 'attention.layer_norm_rms_epsilon': 1e-6, expert_count: numExperts, expert_used_count: moe?.topK ?? 0, expert_feed_forward_length: moe?.expertIntermediateSize ?? 0 };
+    const keys = {
+      'attention.layer_norm_rms_epsilon': 1e-6,
+      expert_count: numExperts,
+      expert_used_count: moe?.topK ?? 0,
+      expert_feed_forward_length: moe?.expertIntermediateSize ?? 0,
+    };
     await checkGolden('qwen2-moe', commonKeys(source, 'qwen2moe', keys), source);
   });
 });

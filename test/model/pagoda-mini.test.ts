@@ -25,18 +25,29 @@ const TOLERANCE = 1e-4;
 
 async function check(checkpoint: Checkpoint, cases: readonly Golden[], numSteps: number): Promise<void> {
   const model = loadModel(checkpoint);
-  const device = createReferenceDevice(model, checkpoint, { dtype: 'f32', blockSize: 16 }, { maxTokens: 2048, maxSeqs: 16, maxModelLen: 2048 });
+  const device = createReferenceDevice(
+    model,
+    checkpoint,
+    { dtype: 'f32', blockSize: 16 },
+    { maxTokens: 2048, maxSeqs: 16, maxModelLen: 2048 },
+  );
   const driver = new DeviceDriver(device, { numBlocks: 512, maxSeqs: 16 });
   const sequences = cases.map((golden) => driver.add(golden.prompt_ids, { ...GREEDY, logprobs: 5 }));
   await driver.generate(sequences, numSteps, 64);
   cases.forEach((golden, i) => {
     // After a close call another exact implementation may go another way.
     const comparable = Math.min(numSteps, golden.close_calls[0] ?? numSteps);
-    expect(sequences[i].tokens.slice(golden.prompt_ids.length, golden.prompt_ids.length + comparable), golden.name).toEqual(golden.greedy_ids.slice(0, comparable));
+    expect(
+      sequences[i].tokens.slice(golden.prompt_ids.length, golden.prompt_ids.length + comparable),
+      golden.name,
+    ).toEqual(golden.greedy_ids.slice(0, comparable));
     for (let step = 0; step < comparable; step++) {
       golden.steps[step].top5.forEach(([token, logprob], place) => {
         const found = sequences[i].tops[step].find(([each]) => each === token);
-        expect(Math.abs((found?.[1] ?? Number.NaN) - logprob), `${golden.name} step ${step} place ${place}`).toBeLessThan(TOLERANCE);
+        expect(
+          Math.abs((found?.[1] ?? Number.NaN) - logprob),
+          `${golden.name} step ${step} place ${place}`,
+        ).toBeLessThan(TOLERANCE);
       });
     }
   });

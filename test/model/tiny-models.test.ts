@@ -24,18 +24,26 @@ interface GoldenCase {
 const TOLERANCE = 1e-4;
 
 async function checkAgainstGolden(checkpoint: Checkpoint, name: string): Promise<void> {
-  const golden = JSON.parse(readFileSync(sharedPath('golden', 'tiny', name, 'golden.json'), 'utf8')) as { cases: GoldenCase[] };
+  const golden = JSON.parse(readFileSync(sharedPath('golden', 'tiny', name, 'golden.json'), 'utf8')) as {
+    cases: GoldenCase[];
+  };
   const model = loadModel(checkpoint);
   expect(model.warnings).toEqual([]);
   const maxModelLen = model.config.contextLength;
-  const device = createReferenceDevice(model, checkpoint, { dtype: 'f32', blockSize: 16 }, { maxTokens: 256, maxSeqs: 4, maxModelLen });
+  const device = createReferenceDevice(
+    model,
+    checkpoint,
+    { dtype: 'f32', blockSize: 16 },
+    { maxTokens: 256, maxSeqs: 4, maxModelLen },
+  );
   const driver = new DeviceDriver(device, { numBlocks: 64, maxSeqs: 4 });
   const sequences = golden.cases.map((each) => driver.add(each.promptIds));
   await driver.generate(sequences, 16);
   for (const [i, each] of golden.cases.entries()) {
     expect(sequences[i].tokens.slice(each.promptIds.length)).toEqual(each.outputIds);
     const logits = await device.logits([...each.promptIds, ...each.outputIds.slice(0, -1)]);
-    const row = (index: number) => logits.subarray(index * model.config.vocabSize, (index + 1) * model.config.vocabSize);
+    const row = (index: number) =>
+      logits.subarray(index * model.config.vocabSize, (index + 1) * model.config.vocabSize);
     expectClose(row(each.promptIds.length - 1), each.lastPromptLogits);
     expectClose(row(each.promptIds.length + 14), each.lastStepLogits);
   }
@@ -51,7 +59,9 @@ function expectClose(found: Float32Array, wanted: number[]): void {
 describe.skipIf(noShared)('tiny models against their goldens', () => {
   const folder = noShared ? '' : sharedPath('golden', 'tiny');
   const names = noShared ? [] : readdirSync(folder).filter((name) => !name.includes('.'));
-  const ggufNames = noShared ? [] : readdirSync(sharedPath('golden', 'tiny-gguf')).filter((name) => name.endsWith('.gguf'));
+  const ggufNames = noShared
+    ? []
+    : readdirSync(sharedPath('golden', 'tiny-gguf')).filter((name) => name.endsWith('.gguf'));
   const scratch = mkdtempSync(join(tmpdir(), 'pagoda-tiny-'));
   afterAll(() => rmSync(scratch, { recursive: true, force: true }));
 

@@ -30,9 +30,11 @@ export function expectedOutput(request: GenerateRequest, maxModelLen: number): E
     tokens.push(token);
     outputIds.push(token);
     if (outputIds.length >= sampling.minTokens) {
-      if (!sampling.ignoreEos && sampling.eosTokenIds.includes(token)) return { outputIds, reason: 'stop', stopTokenId: null };
+      if (!sampling.ignoreEos && sampling.eosTokenIds.includes(token))
+        return { outputIds, reason: 'stop', stopTokenId: null };
       if (sampling.stopTokenIds.includes(token)) return { outputIds, reason: 'stop', stopTokenId: token };
     }
-    if (outputIds.length === sampling.maxTokens || tokens.length === maxModelLen) return { outputIds, reason: 'length', stopTokenId: null };
+    if (outputIds.length === sampling.maxTokens || tokens.length === maxModelLen)
+      return { outputIds, reason: 'length', stopTokenId: null };
   }
 }

@@ -20,7 +20,11 @@ interface Row {
 export interface Batch {
   readonly plan: StepPlan;
   readonly freedSlots: readonly number[];
-  readonly added: ReadonlyArray<{ readonly slot: number; readonly tokenIds: number[]; readonly request: GenerateRequest }>;
+  readonly added: ReadonlyArray<{
+    readonly slot: number;
+    readonly tokenIds: number[];
+    readonly request: GenerateRequest;
+  }>;
   readonly rows: readonly Row[];
 }
 
@@ -77,7 +81,8 @@ export class FakeDevice {
       if (!row.samples) return -1;
       const state = this.#slots.get(row.slot)!;
       const end = row.numComputed + row.tokenIds.length;
-      if (end !== state.tokenIds.length) throw new Error(`${row.request.id} samples after ${end} of ${state.tokenIds.length} tokens.`);
+      if (end !== state.tokenIds.length)
+        throw new Error(`${row.request.id} samples after ${end} of ${state.tokenIds.length} tokens.`);
       const token = chooseToken(state.request, state.tokenIds);
       state.tokenIds.push(token);
       return token;
@@ -86,7 +91,8 @@ export class FakeDevice {
 
   #write(row: Row, written: Set<number>): void {
     const state = this.#slots.get(row.slot);
-    if (state === undefined || state.request !== row.request) throw new Error(`Slot ${row.slot} is not that of ${row.request.id}.`);
+    if (state === undefined || state.request !== row.request)
+      throw new Error(`Slot ${row.slot} is not that of ${row.request.id}.`);
     row.tokenIds.forEach((tokenId, i) => {
       const position = row.numComputed + i;
       const own = state.tokenIds[position];
@@ -108,14 +114,16 @@ export class FakeDevice {
       for (let position = window === 0 ? 0 : Math.max(0, row.numComputed - window + 1); position < end; position++) {
         const found = this.#memory.get(this.#place(row, group, position));
         const content = this.#content(state, group, position);
-        if (found !== content) throw new Error(`${row.request.id} sees ${found} at ${position} of group ${group}, its own is ${content}.`);
+        if (found !== content)
+          throw new Error(`${row.request.id} sees ${found} at ${position} of group ${group}, its own is ${content}.`);
       }
     });
   }
 
   #place(row: Row, group: number, position: number): number {
     const block = row.tables[group]![Math.floor(position / this.#blockSize)];
-    if (block === undefined || block === 0) throw new Error(`${row.request.id} has no block for position ${position} of group ${group}.`);
+    if (block === undefined || block === 0)
+      throw new Error(`${row.request.id} has no block for position ${position} of group ${group}.`);
     return block * this.#blockSize + (position % this.#blockSize);
   }
 

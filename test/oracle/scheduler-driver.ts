@@ -1,9 +1,9 @@
 // Drives a scheduler with random requests, aborts, faults and orders of schedule and update over the fake device, checks every
 // rule of a plan that can be stated in a line, and compares every output with the stupid generator.
 
+import type { SequenceProgress } from '../../src/core/progress.ts';
 import type { GenerateRequest } from '../../src/core/request.ts';
 import { DEFAULT_SAMPLING } from '../../src/core/sampling-params.ts';
-import type { SequenceProgress } from '../../src/core/progress.ts';
 import { Scheduler } from '../../src/core/scheduler.ts';
 import type { SchedulerOptions } from '../../src/core/scheduler-options.ts';
 import type { Sequence } from '../../src/core/sequence.ts';
@@ -27,7 +27,17 @@ export interface Tally {
 }
 
 export function emptyTally(): Tally {
-  return { numSteps: 0, numFinished: 0, numRefused: 0, numAborted: 0, numFaults: 0, numGhosts: 0, numPreemptions: 0, numHitTokens: 0, numRecomputedTokens: 0 };
+  return {
+    numSteps: 0,
+    numFinished: 0,
+    numRefused: 0,
+    numAborted: 0,
+    numFaults: 0,
+    numGhosts: 0,
+    numPreemptions: 0,
+    numHitTokens: 0,
+    numRecomputedTokens: 0,
+  };
 }
 
 /** Mulberry32: a run is decided by its seed. */
@@ -56,7 +66,10 @@ export class SchedulerDriver {
   constructor(options: SchedulerOptions, seed: number, tally: Tally) {
     this.#options = options;
     this.#scheduler = new Scheduler(options);
-    this.#device = new FakeDevice({ blockSize: options.blockSize, windows: options.groups.map(({ window }) => window) });
+    this.#device = new FakeDevice({
+      blockSize: options.blockSize,
+      windows: options.groups.map(({ window }) => window),
+    });
     this.#random = randomFrom(seed);
     this.#tally = tally;
   }
@@ -75,7 +88,8 @@ export class SchedulerDriver {
       this.#scheduler.checkIntegrity();
     }
     const stats = this.#scheduler.stats();
-    if (stats.numBlocksUsed !== 0 || stats.numRunning !== 0 || stats.numWaiting !== 0) throw new Error('Something is still held.');
+    if (stats.numBlocksUsed !== 0 || stats.numRunning !== 0 || stats.numWaiting !== 0)
+      throw new Error('Something is still held.');
     if (this.#live.size !== 0) throw new Error(`No end for ${[...this.#live.keys()]}`);
     this.#tally.numHitTokens += stats.totalPrefixHitTokens;
     this.#tally.numRecomputedTokens += stats.totalRecomputedTokens;
@@ -94,7 +108,10 @@ export class SchedulerDriver {
     // Prompts begin with one of three long texts, cut anywhere, so that many prefixes are shared.
     const shared = random(3);
     const numShared = random(4) === 0 ? random(this.#options.maxModelLen) : random(this.#options.maxModelLen >> 1);
-    const promptTokenIds = Array.from({ length: numShared }, (_, i) => 1 + ((i * (shared + 1) + shared) % (VOCABULARY - 1)));
+    const promptTokenIds = Array.from(
+      { length: numShared },
+      (_, i) => 1 + ((i * (shared + 1) + shared) % (VOCABULARY - 1)),
+    );
     for (let i = random(6); i > 0; i--) promptTokenIds.push(random(VOCABULARY));
     const maxTokens = 1 + random(40);
     return {
@@ -125,7 +142,9 @@ export class SchedulerDriver {
     } catch (error) {
       if (!(error instanceof PagodaError)) throw error;
       const isRight =
-        error.code === 'queue_full' ? numWaiting >= this.#options.maxNumQueuedReqs : ['context_length_exceeded', 'bad_request'].includes(error.code);
+        error.code === 'queue_full'
+          ? numWaiting >= this.#options.maxNumQueuedReqs
+          : ['context_length_exceeded', 'bad_request'].includes(error.code);
       if (!isRight) throw error;
       this.#tally.numRefused++;
     }
@@ -149,7 +168,8 @@ export class SchedulerDriver {
     this.#checkPlan(plan, running, decoders);
     this.#tally.numPreemptions += plan.preempted.length;
     if (plan.scheduled.length > 0) this.#inFlight.push(makeBatch(plan));
-    else if (this.#inFlight.length === 0 && this.#scheduler.hasWork && plan.preempted.length === 0) throw new Error('Deadlock: nothing is scheduled.');
+    else if (this.#inFlight.length === 0 && this.#scheduler.hasWork && plan.preempted.length === 0)
+      throw new Error('Deadlock: nothing is scheduled.');
   }
 
   #checkPlan(plan: StepPlan, running: readonly Sequence[], decoders: readonly Sequence[]): void {
@@ -157,19 +177,23 @@ export class SchedulerDriver {
     const victims = new Set(plan.preempted.map(({ sequence }) => sequence));
     const rows = new Map(plan.scheduled.map((row) => [row.sequence, row]));
     if (victims.size > 0 && plan.admitted.length > 0) throw new Error('Admitted and preempted in one step.');
-    if (victims.size > 0 && this.#options.kvAllocation === 'static') throw new Error('Everything was reserved, and still a victim.');
+    if (victims.size > 0 && this.#options.kvAllocation === 'static')
+      throw new Error('Everything was reserved, and still a victim.');
     for (const victim of victims) {
       if (rows.has(victim)) throw new Error(`${victim.id} was preempted and runs.`);
-      if (running.every((other) => other === victim || isBefore(victim, other))) throw new Error(`${victim.id} was the best and was preempted.`);
+      if (running.every((other) => other === victim || isBefore(victim, other)))
+        throw new Error(`${victim.id} was the best and was preempted.`);
     }
     if (this.#options.useKvCache) {
       for (const decoder of decoders) {
-        if (!victims.has(decoder) && rows.get(decoder)?.numTokens !== 1) throw new Error(`${decoder.id} did not get its token.`);
+        if (!victims.has(decoder) && rows.get(decoder)?.numTokens !== 1)
+          throw new Error(`${decoder.id} did not get its token.`);
       }
     }
     for (const admitted of plan.admitted) {
       for (const other of this.#live.values()) {
-        if (other.status === 'waiting' && isBefore(other, admitted)) throw new Error(`${admitted.id} passed ${other.id}.`);
+        if (other.status === 'waiting' && isBefore(other, admitted))
+          throw new Error(`${admitted.id} passed ${other.id}.`);
       }
     }
   }
@@ -181,7 +205,8 @@ export class SchedulerDriver {
     if (this.#random(150) === 0) faults[this.#random(faults.length)] = 1;
     for (const { sequence } of batch.plan.scheduled) if (sequence.status === 'finished') this.#tally.numGhosts++;
     for (const progress of this.#scheduler.update(batch.plan, sampled, faults, this.#now)) {
-      if (progress.finishReason === 'error' && faults[progress.planIndex] === 0) throw new Error(`${progress.sequence.id} failed without a fault.`);
+      if (progress.finishReason === 'error' && faults[progress.planIndex] === 0)
+        throw new Error(`${progress.sequence.id} failed without a fault.`);
       this.#note(progress);
     }
     this.#tally.numSteps++;
@@ -197,10 +222,12 @@ export class SchedulerDriver {
     const outputIds = Array.from(sequence.tokenIds.subarray(sequence.numPromptTokens, sequence.numTokens));
     const isCut = finishReason === 'abort' || finishReason === 'error';
     const wanted = isCut ? expected.outputIds.slice(0, outputIds.length) : expected.outputIds;
-    if (outputIds.join() !== wanted.join()) throw new Error(`${sequence.id} gave ${outputIds}, alone it gives ${wanted}.`);
+    if (outputIds.join() !== wanted.join())
+      throw new Error(`${sequence.id} gave ${outputIds}, alone it gives ${wanted}.`);
     if (finishReason === 'error') this.#tally.numFaults++;
     if (isCut) return;
-    if (finishReason !== expected.reason || progress.stopTokenId !== expected.stopTokenId) throw new Error(`${sequence.id} ended by ${finishReason}.`);
+    if (finishReason !== expected.reason || progress.stopTokenId !== expected.stopTokenId)
+      throw new Error(`${sequence.id} ended by ${finishReason}.`);
     this.#tally.numFinished++;
   }
 }

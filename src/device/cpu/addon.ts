@@ -16,13 +16,39 @@ export interface DeviceHandle {
 
 /** Numbers of `enum class Format` (native/ops/kernels.h). */
 export const FORMATS: Readonly<Record<TensorType, number>> = {
-  F32: 0, F16: 1, BF16: 2, Q8_0: 3, Q4_0: 4, Q4_1: 5, Q5_0: 6, Q5_1: 7,
-  Q2_K: 8, Q3_K: 9, Q4_K: 10, Q5_K: 11, Q6_K: 12, IQ4_NL: 13, IQ4_XS: 14, MXFP4: 15,
+  F32: 0,
+  F16: 1,
+  BF16: 2,
+  Q8_0: 3,
+  Q4_0: 4,
+  Q4_1: 5,
+  Q5_0: 6,
+  Q5_1: 7,
+  Q2_K: 8,
+  Q3_K: 9,
+  Q4_K: 10,
+  Q5_K: 11,
+  Q6_K: 12,
+  IQ4_NL: 13,
+  IQ4_XS: 14,
+  MXFP4: 15,
 };
 
 /** Formats that are multiplied with int8 activations when the compute type is int8; the others use float32. */
 export const INT8_FORMATS: ReadonlySet<TensorType> = new Set<TensorType>([
-  'Q8_0', 'Q4_0', 'Q4_1', 'Q5_0', 'Q5_1', 'Q2_K', 'Q3_K', 'Q4_K', 'Q5_K', 'Q6_K', 'IQ4_NL', 'IQ4_XS', 'MXFP4',
+  'Q8_0',
+  'Q4_0',
+  'Q4_1',
+  'Q5_0',
+  'Q5_1',
+  'Q2_K',
+  'Q3_K',
+  'Q4_K',
+  'Q5_K',
+  'Q6_K',
+  'IQ4_NL',
+  'IQ4_XS',
+  'MXFP4',
 ]);
 
 /** Numbers of `enum class KvType`. */
@@ -33,8 +59,22 @@ export const ACTIVATIONS: Readonly<Record<Activation, number>> = { silu: 0, gelu
 
 /** The order is that of `enum class OpKind` (native/runtime/plan.h). */
 export const OP_KINDS = [
-  'embed', 'addPosition', 'rmsNorm', 'layerNorm', 'quantize', 'rope', 'kvWrite', 'gatedActivation', 'activation', 'add',
-  'selectRows', 'softcap', 'linear', 'attention', 'moe', 'sample',
+  'embed',
+  'addPosition',
+  'rmsNorm',
+  'layerNorm',
+  'quantize',
+  'rope',
+  'kvWrite',
+  'gatedActivation',
+  'activation',
+  'add',
+  'selectRows',
+  'softcap',
+  'linear',
+  'attention',
+  'moe',
+  'sample',
 ] as const;
 export type NativeOpKind = (typeof OP_KINDS)[number];
 
@@ -109,7 +149,12 @@ export interface NativeBuffer {
 }
 
 export interface NativePlan {
-  readonly limits: { readonly maxTokens: number; readonly maxSeqs: number; readonly maxModelLen: number; readonly logitRows: number };
+  readonly limits: {
+    readonly maxTokens: number;
+    readonly maxSeqs: number;
+    readonly maxModelLen: number;
+    readonly logitRows: number;
+  };
   readonly kv: {
     readonly numKvHeads: number;
     readonly headDim: number;
@@ -223,7 +268,10 @@ export function loadAddon(): AddonState {
 function tryLoad(): AddonState {
   const path = findAddon();
   if (!path) {
-    return { addon: null, reason: 'the native kernels are not built; install a C++17 compiler and run `npm run build`' };
+    return {
+      addon: null,
+      reason: 'the native kernels are not built; install a C++17 compiler and run `npm run build`',
+    };
   }
   try {
     return { addon: createRequire(import.meta.url)(path) as Addon, reason: null };

@@ -53,7 +53,10 @@ export async function createCpuDevice(
     const weights = await loadWeights({ addon, handle }, model, checkpoint, options.onProgress);
     const int8 = computeDtype === 'int8';
     const usesInt8 = (name: string) => int8 && INT8_FORMATS.has(weights.formatOf(name));
-    await addon.setPlan(handle, lower({ program: model.program, kv, limits, weightIndex: weights.indexOf, usesInt8, int8 }));
+    await addon.setPlan(
+      handle,
+      lower({ program: model.program, kv, limits, weightIndex: weights.indexOf, usesInt8, int8 }),
+    );
     return new CpuDevice({ addon, handle, kv, limits, computeDtype });
   } catch (error) {
     await addon.dispose(handle);
@@ -67,7 +70,10 @@ function createHandle(addon: Addon, options: CpuDeviceOptions): DeviceHandle {
   try {
     return addon.create({ isa, numThreads });
   } catch (error) {
-    throw new PagodaError('bad_config', `The cpu device cannot start: ${text(error)}.`, { param: options.isa ? 'isa' : 'PAGODA_CPU_ISA', cause: error });
+    throw new PagodaError('bad_config', `The cpu device cannot start: ${text(error)}.`, {
+      param: options.isa ? 'isa' : 'PAGODA_CPU_ISA',
+      cause: error,
+    });
   }
 }
 
@@ -195,8 +201,11 @@ function text(error: unknown): string {
 function deviceError(error: unknown): PagodaError {
   if (error instanceof PagodaError) return error;
   const code = error instanceof Error && 'code' in error ? error.code : null;
-  if (code === 'out_of_memory') return new PagodaError('out_of_memory', 'The cpu device ran out of memory.', { cause: error });
-  return new PagodaError(code === 'failed' ? 'device_fault' : 'internal', `cpu device: ${text(error)}`, { cause: error });
+  if (code === 'out_of_memory')
+    return new PagodaError('out_of_memory', 'The cpu device ran out of memory.', { cause: error });
+  return new PagodaError(code === 'failed' ? 'device_fault' : 'internal', `cpu device: ${text(error)}`, {
+    cause: error,
+  });
 }
 
 function loadError(error: unknown, checkpoint: Checkpoint): PagodaError {

@@ -4,7 +4,10 @@
 import type { Op, Program, Value } from '../../model/program.ts';
 
 /** An op whose values live in storages: values that share one have the same storage id. */
-export type FusedOp = (Exclude<Op, { kind: 'linear' }> | (Extract<Op, { kind: 'linear' }> & { readonly accumulate: boolean })) & {
+export type FusedOp = (
+  | Exclude<Op, { kind: 'linear' }>
+  | (Extract<Op, { kind: 'linear' }> & { readonly accumulate: boolean })
+) & {
   readonly storageOf: (valueId: number) => number;
 };
 
@@ -18,14 +21,18 @@ export function fuseResiduals(program: Program): FusedOp[] {
   const dropped = new Set<number>();
   program.ops.forEach((op, index) => {
     if (op.kind !== 'add' || op.a.id === op.b.id) return;
-    for (const [part, into] of [[op.b, op.a], [op.a, op.b]] as const) {
+    for (const [part, into] of [
+      [op.b, op.a],
+      [op.a, op.b],
+    ] as const) {
       const [producer, user, ...others] = uses.get(part.id) ?? [];
       if (producer === undefined || user !== index || others.length > 0) continue;
       const linear = program.ops[producer]!;
       if (linear.kind !== 'linear' || dropped.has(producer)) continue;
       // `into` ends here; the input still holds what the product read; it is not overwritten by its own sum.
       if (uses.get(into.id)!.at(-1) !== index) continue;
-      if (storageOf(linear.in.id) === storageOf(into.id) || isWrittenBetween(program, linear.in, producer, index)) continue;
+      if (storageOf(linear.in.id) === storageOf(into.id) || isWrittenBetween(program, linear.in, producer, index))
+        continue;
       fused.set(index, { linear, into });
       dropped.add(producer);
       storage[op.out.id] = storageOf(into.id);

@@ -84,14 +84,23 @@ function weightUses(program: Program): Map<string, WeightUse> {
   return uses;
 }
 
-function nativeWeight(checkpoint: Checkpoint, spec: WeightSpec, use: WeightUse): { weight: NativeWeight; format: TensorType } {
+function nativeWeight(
+  checkpoint: Checkpoint,
+  spec: WeightSpec,
+  use: WeightUse,
+): { weight: NativeWeight; format: TensorType } {
   const { name, rows, cols } = spec;
   const shape = { name, rows, cols, ...use };
   const pieces = use.isVector ? null : weightRows(checkpoint, spec);
   const type = pieces?.[0]?.type;
   // Packed as it lies only when every piece is whole rows of one format.
   if (pieces && type && pieces.every((piece) => piece.type === type && piece.rowBytes === rowBytes(type, cols))) {
-    const places = pieces.map(({ file, offset, numRows }) => ({ file, offset, rowBytes: rowBytes(type, cols), numRows }));
+    const places = pieces.map(({ file, offset, numRows }) => ({
+      file,
+      offset,
+      rowBytes: rowBytes(type, cols),
+      numRows,
+    }));
     return { weight: { ...shape, format: FORMATS[type], pieces: places }, format: type };
   }
   return { weight: { ...shape, format: FORMATS.F32, values: readWeight(checkpoint, spec) }, format: 'F32' };

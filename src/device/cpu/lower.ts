@@ -5,8 +5,16 @@ import { PagodaError } from '../../errors.ts';
 import type { MoeOp, Program, RopeTable, Value, WeightRef } from '../../model/program.ts';
 import type { DeviceLimits } from '../device.ts';
 import type { KvLayout } from '../kv-layout.ts';
-import { ACTIVATIONS, KV_TYPES, type NativeMoe, type NativeOp, type NativeOpKind, type NativePlan, OP_KINDS } from './addon.ts';
-import { fuseResiduals, type FusedOp } from './fuse-residuals.ts';
+import {
+  ACTIVATIONS,
+  KV_TYPES,
+  type NativeMoe,
+  type NativeOp,
+  type NativeOpKind,
+  type NativePlan,
+  OP_KINDS,
+} from './addon.ts';
+import { type FusedOp, fuseResiduals } from './fuse-residuals.ts';
 import { placeValues } from './place-values.ts';
 import { schedulePhases, type WorkClass } from './schedule-phases.ts';
 
@@ -90,7 +98,11 @@ class RopeTables {
     const key = JSON.stringify([table.magnitude, table.inverseFrequencies]);
     let index = this.#known.get(key);
     if (index === undefined) {
-      index = this.list.push({ inverseFrequencies: Float64Array.from(table.inverseFrequencies), magnitude: table.magnitude }) - 1;
+      index =
+        this.list.push({
+          inverseFrequencies: Float64Array.from(table.inverseFrequencies),
+          magnitude: table.magnitude,
+        }) - 1;
       this.#known.set(key, index);
     }
     return index;
@@ -127,7 +139,12 @@ class OpLowering {
     if (this.#quantized.has(source.id)) return;
     const q: Storage = { id: this.#nextId++, cols: value.cols, kind: 'quantized', perLogitRow: source.perLogitRow };
     this.#quantized.set(source.id, q);
-    const op = { kind: 'quantize', work: 'rows', perLogitRow: source.perLogitRow, storages: { in: source, q } } as const;
+    const op = {
+      kind: 'quantize',
+      work: 'rows',
+      perLogitRow: source.perLogitRow,
+      storages: { in: source, q },
+    } as const;
     lowered.push({ ...op, reads: [source], writes: [q], fields: { cols: value.cols } });
   }
 
@@ -154,33 +171,68 @@ class OpLowering {
       case 'addPosition': {
         const x = at(op.x);
         const fields = { cols: op.x.cols, weight: weight(op.weight), offset: op.offset };
-        return { kind: op.kind, work: 'rows', perLogitRow: false, storages: { out: x }, reads: [x], writes: [x], fields };
+        return {
+          kind: op.kind,
+          work: 'rows',
+          perLogitRow: false,
+          storages: { out: x },
+          reads: [x],
+          writes: [x],
+          fields,
+        };
       }
       case 'rmsNorm': {
         const { groupCols, eps } = op;
-        return rowOp(op.kind, { in: at(op.in), out: at(op.out) }, { cols: op.in.cols, groupCols, weight: weight(op.weight), eps });
+        return rowOp(
+          op.kind,
+          { in: at(op.in), out: at(op.out) },
+          { cols: op.in.cols, groupCols, weight: weight(op.weight), eps },
+        );
       }
       case 'layerNorm': {
         const bias = op.bias ? { bias: weight(op.bias) } : {};
-        return rowOp(op.kind, { in: at(op.in), out: at(op.out) }, { cols: op.in.cols, weight: weight(op.weight), eps: op.eps, ...bias });
+        return rowOp(
+          op.kind,
+          { in: at(op.in), out: at(op.out) },
+          { cols: op.in.cols, weight: weight(op.weight), eps: op.eps, ...bias },
+        );
       }
       case 'rope': {
         const { numHeads, headDim, rotaryDim } = op;
         const interleaved = op.style === 'interleaved';
-        return inPlace(op.kind, at(op.x), { cols: op.x.cols, numHeads, headDim, rotaryDim, interleaved, table: this.#tables.index(op.table) });
+        return inPlace(op.kind, at(op.x), {
+          cols: op.x.cols,
+          numHeads,
+          headDim,
+          rotaryDim,
+          interleaved,
+          table: this.#tables.index(op.table),
+        });
       }
       case 'kvWrite': {
         const storages = { in: at(op.k), in2: at(op.v) };
         const kv = this.#kvStorage(op.layer);
         const fields = { cols: op.k.cols, layer: op.layer };
-        return { kind: op.kind, work: 'rows', perLogitRow: false, storages, reads: [storages.in, storages.in2], writes: [kv], fields };
+        return {
+          kind: op.kind,
+          work: 'rows',
+          perLogitRow: false,
+          storages,
+          reads: [storages.in, storages.in2],
+          writes: [kv],
+          fields,
+        };
       }
       case 'gatedActivation': {
         const storages = { in: at(op.gate), in2: at(op.up), out: at(op.out) };
         return rowOp(op.kind, storages, { cols: op.out.cols, activation: ACTIVATIONS[op.activation] });
       }
       case 'activation':
-        return rowOp(op.kind, { in: at(op.in), out: at(op.out) }, { cols: op.out.cols, activation: ACTIVATIONS[op.activation] });
+        return rowOp(
+          op.kind,
+          { in: at(op.in), out: at(op.out) },
+          { cols: op.out.cols, activation: ACTIVATIONS[op.activation] },
+        );
       case 'add':
         return rowOp(op.kind, { in: at(op.a), in2: at(op.b), out: at(op.out) }, { cols: op.out.cols });
       case 'selectRows':
@@ -194,16 +246,40 @@ class OpLowering {
         const { numHeads, layer, scale } = op;
         const fields = { cols: op.q.cols, numHeads, headDim: this.#options.kv.headDim, layer, scale, cap: op.softcap };
         const reads = [storages.in, this.#kvStorage(layer)];
-        return { kind: op.kind, work: 'attention', perLogitRow: false, storages, reads, writes: [storages.out], fields };
+        return {
+          kind: op.kind,
+          work: 'attention',
+          perLogitRow: false,
+          storages,
+          reads,
+          writes: [storages.out],
+          fields,
+        };
       }
       case 'moe': {
         const storages = { in: at(op.in), out: at(op.out) };
         const fields = { cols: op.in.cols, activation: ACTIVATIONS[op.activation], moe: lowerMoe(op, weight) };
-        return { kind: op.kind, work: 'moe', perLogitRow: false, storages, reads: [storages.in], writes: [storages.out], fields };
+        return {
+          kind: op.kind,
+          work: 'moe',
+          perLogitRow: false,
+          storages,
+          reads: [storages.in],
+          writes: [storages.out],
+          fields,
+        };
       }
       case 'sample': {
         const logits = at(op.logits);
-        return { kind: op.kind, work: 'sample', perLogitRow: true, storages: { in: logits }, reads: [logits], writes: [], fields: { cols: op.logits.cols } };
+        return {
+          kind: op.kind,
+          work: 'sample',
+          perLogitRow: true,
+          storages: { in: logits },
+          reads: [logits],
+          writes: [],
+          fields: { cols: op.logits.cols },
+        };
       }
       default:
         return op satisfies never;
@@ -222,13 +298,22 @@ class OpLowering {
       storages: q ? { q, out } : { in: source, out },
       reads: [q ?? source, ...(op.accumulate ? [out] : [])],
       writes: [out],
-      fields: { cols: op.in.cols, weight: this.#options.weightIndex(op.weight.name), accumulate: op.accumulate, ...bias },
+      fields: {
+        cols: op.in.cols,
+        weight: this.#options.weightIndex(op.weight.name),
+        accumulate: op.accumulate,
+        ...bias,
+      },
     };
   }
 }
 
 /** An op on rows that reads `in` and `in2` and writes `out`. One that reads tokens and writes logit rows belongs to the latter. */
-function rowOp(kind: NativeOpKind, storages: Storages & { readonly out: Storage }, fields: LoweredOp['fields']): LoweredOp {
+function rowOp(
+  kind: NativeOpKind,
+  storages: Storages & { readonly out: Storage },
+  fields: LoweredOp['fields'],
+): LoweredOp {
   const reads = [storages.in, storages.in2].filter((storage) => storage !== undefined);
   return { kind, work: 'rows', perLogitRow: storages.out.perLogitRow, storages, reads, writes: [storages.out], fields };
 }

@@ -11,7 +11,10 @@ interface Lifetime {
   last: number;
 }
 
-export function placeValues(ops: readonly ScheduledOp[]): { buffers: NativeBuffer[]; bufferOf: (storage: number) => number } {
+export function placeValues(ops: readonly ScheduledOp[]): {
+  buffers: NativeBuffer[];
+  bufferOf: (storage: number) => number;
+} {
   const lifetimes = new Map<number, Lifetime>();
   for (const { op, phase } of ops) {
     for (const storage of [...op.reads, ...op.writes]) {
@@ -27,13 +30,15 @@ export function placeValues(ops: readonly ScheduledOp[]): { buffers: NativeBuffe
   for (const { storage, first, last } of [...lifetimes.values()].sort((a, b) => a.first - b.first)) {
     const quantized = storage.kind === 'quantized';
     const free = buffers.flatMap((buffer, index) => {
-      const fits = buffer.busyUntil < first && buffer.perLogitRow === storage.perLogitRow && buffer.quantized === quantized;
+      const fits =
+        buffer.busyUntil < first && buffer.perLogitRow === storage.perLogitRow && buffer.quantized === quantized;
       return fits && (!quantized || buffer.cols === storage.cols) ? [index] : [];
     });
     // The smallest that is wide enough, else the widest, which grows.
     const wasted = (index: number) => buffers[index]!.cols - storage.cols;
     free.sort((a, b) => (wasted(a) >= 0 && wasted(b) >= 0 ? wasted(a) - wasted(b) : wasted(b) - wasted(a)));
-    const index = free[0] ?? buffers.push({ perLogitRow: storage.perLogitRow, quantized, cols: storage.cols, busyUntil: last }) - 1;
+    const index =
+      free[0] ?? buffers.push({ perLogitRow: storage.perLogitRow, quantized, cols: storage.cols, busyUntil: last }) - 1;
     const buffer = buffers[index]!;
     buffer.cols = Math.max(buffer.cols, storage.cols);
     buffer.busyUntil = last;

@@ -29,12 +29,15 @@ export function schedulePhases(ops: readonly LoweredOp[]): ScheduledOp[] {
     // Everything per token comes before everything per logit row.
     const perLogitRow = ops.every((op, index) => op.perLogitRow || done.has(index));
     const open = ops.flatMap((op, index) => (!done.has(index) && op.perLogitRow === perLogitRow ? [index] : []));
-    const isReady = (index: number, also?: ReadonlySet<number>) => before[index]!.every((other) => done.has(other) || also?.has(other));
+    const isReady = (index: number, also?: ReadonlySet<number>) =>
+      before[index]!.every((other) => done.has(other) || also?.has(other));
     const rows = new Set<number>();
     for (const index of open) if (ops[index]!.work === 'rows' && isReady(index, rows)) rows.add(index);
     emit([...rows]);
     emit(open.filter((index) => ops[index]!.work === 'linear' && !done.has(index) && isReady(index)));
-    const single = open.find((index) => ops[index]!.work !== 'rows' && ops[index]!.work !== 'linear' && !done.has(index) && isReady(index));
+    const single = open.find(
+      (index) => ops[index]!.work !== 'rows' && ops[index]!.work !== 'linear' && !done.has(index) && isReady(index),
+    );
     if (single !== undefined && done.size === numDone) emit([single]);
     if (done.size === numDone) throw new PagodaError('internal', 'The program cannot be ordered into phases.');
   }

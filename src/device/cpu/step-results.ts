@@ -22,9 +22,8 @@ export class StepResults {
   read(stepSlot: number): StepResult {
     const arrays = this.#arrays[stepSlot]!;
     this.#addon.stepCounts(this.#handle, stepSlot, { values: this.#counts });
-    const [numTop, numPromptRows, numPromptTop, totalSeconds, attentionSeconds, linearSeconds, samplingSeconds] = this.#counts as unknown as [
-      number, number, number, number, number, number, number,
-    ];
+    const [numTop, numPromptRows, numPromptTop, totalSeconds, attentionSeconds, linearSeconds, samplingSeconds] = this
+      .#counts as unknown as [number, number, number, number, number, number, number];
     makeRoom(arrays, { numTop, numPromptRows, numPromptTop });
     this.#addon.readStep(this.#handle, stepSlot, arrays);
     return {
@@ -57,7 +56,10 @@ function newArrays(maxSeqs: number): NativeStepArrays {
   };
 }
 
-function makeRoom(arrays: NativeStepArrays, { numTop, numPromptRows, numPromptTop }: { numTop: number; numPromptRows: number; numPromptTop: number }): void {
+function makeRoom(
+  arrays: NativeStepArrays,
+  { numTop, numPromptRows, numPromptTop }: { numTop: number; numPromptRows: number; numPromptTop: number },
+): void {
   if (arrays.topTokens.length < numTop) {
     arrays.topTokens = new Int32Array(numTop * 2);
     arrays.topLogprobs = new Float32Array(numTop * 2);
@@ -77,7 +79,13 @@ function promptRows(arrays: NativeStepArrays, numRows: number): PromptRowLogprob
   const rows: PromptRowLogprob[] = [];
   let top = 0;
   for (let i = 0; i < numRows; i++) {
-    const [seq, position, tokenId, rank, numTop] = arrays.promptFields.subarray(i * 5, i * 5 + 5) as unknown as [number, number, number, number, number];
+    const [seq, position, tokenId, rank, numTop] = arrays.promptFields.subarray(i * 5, i * 5 + 5) as unknown as [
+      number,
+      number,
+      number,
+      number,
+      number,
+    ];
     if (rank > 0) {
       rows.push({
         seq,

@@ -36,14 +36,38 @@ function failure(run: () => unknown): PagodaError {
 describe('human numbers', () => {
   // Small letters are powers of 1000 and take fractions; capitals are powers of 1024 and take none.
   it.each([
-    ['8192', 8192], ['0', 0], ['4k', 4000], ['4K', 4096], ['2.5k', 2500], ['25.6k', 25_600], ['64m', 64_000_000], ['64M', 67_108_864],
-    ['1g', 1e9], ['1G', 2 ** 30], ['0.5g', 500_000_000], ['2t', 2e12], ['2T', 2 * 2 ** 40],
+    ['8192', 8192],
+    ['0', 0],
+    ['4k', 4000],
+    ['4K', 4096],
+    ['2.5k', 2500],
+    ['25.6k', 25_600],
+    ['64m', 64_000_000],
+    ['64M', 67_108_864],
+    ['1g', 1e9],
+    ['1G', 2 ** 30],
+    ['0.5g', 500_000_000],
+    ['2t', 2e12],
+    ['2T', 2 * 2 ** 40],
   ])('%s is %d', (text, value) => expect(parseHumanNumber(text)).toBe(value));
 
-  it.each(['2.5K', '4kk', '4 k', '-2', 'abc', '', 'k', '.5k', '5.k', '1.5', '1e3', '0x10', '1.2345k', '9999999999999999T', '４k'])(
-    '%s is refused',
-    (text) => expect(parseHumanNumber(text)).toBeNull(),
-  );
+  it.each([
+    '2.5K',
+    '4kk',
+    '4 k',
+    '-2',
+    'abc',
+    '',
+    'k',
+    '.5k',
+    '5.k',
+    '1.5',
+    '1e3',
+    '0x10',
+    '1.2345k',
+    '9999999999999999T',
+    '４k',
+  ])('%s is refused', (text) => expect(parseHumanNumber(text)).toBeNull());
 
   it('is exact where floating point is not', () => {
     fc.assert(
@@ -62,10 +86,15 @@ describe('--max-model-len in every place', () => {
     ['file', (text) => resolve({}, {}, `max-model-len: ${text}\n`).maxModelLen],
   ];
   for (const [place, value] of places) {
-    it.each([['4k', 4000], ['4K', 4096], ['2.5k', 2500], ['8192', 8192], ['8.2k', 8200], ['auto', 'auto'], ['-1', 'auto']])(
-      `${place}: %s gives %s`,
-      (text, expected) => expect(value(text)).toBe(expected),
-    );
+    it.each([
+      ['4k', 4000],
+      ['4K', 4096],
+      ['2.5k', 2500],
+      ['8192', 8192],
+      ['8.2k', 8200],
+      ['auto', 'auto'],
+      ['-1', 'auto'],
+    ])(`${place}: %s gives %s`, (text, expected) => expect(value(text)).toBe(expected));
     it.each(['2.5K', '4kk', '4 k', '0', '-2', 'abc'])(`${place}: %s is refused with the rule`, (text) => {
       const error = failure(() => value(text));
       expect(error.code).toBe('bad_config');
@@ -85,7 +114,12 @@ describe('precedence', () => {
   it('is flag, variable, file, default', () => {
     const yaml = 'port: 1\nblock-size: 32\nmax_num_seqs: 3\n';
     const env = { PAGODA_PORT: '2', PAGODA_BLOCK_SIZE: '64' };
-    expect(resolve({ port: '3' }, env, yaml)).toMatchObject({ port: 3, blockSize: 64, maxNumSeqs: 3, host: '127.0.0.1' });
+    expect(resolve({ port: '3' }, env, yaml)).toMatchObject({
+      port: 3,
+      blockSize: 64,
+      maxNumSeqs: 3,
+      host: '127.0.0.1',
+    });
   });
 
   it('takes lists, switches and objects from each place', () => {
@@ -99,27 +133,40 @@ describe('precedence', () => {
     expect(resolve({}, {}, 'no-enable-chunked-prefill: true\n').enableChunkedPrefill).toBe(false);
     expect(resolve({ 'enable-prefix-caching': false }).enablePrefixCaching).toBe(false);
     expect(resolve({}, { PAGODA_ENABLE_PREFIX_CACHING: '0' }).enablePrefixCaching).toBe(false);
-    expect(resolve({}, {}, 'override-generation-config: {temperature: 0.5}\n').overrideGenerationConfig).toEqual({ temperature: 0.5 });
+    expect(resolve({}, {}, 'override-generation-config: {temperature: 0.5}\n').overrideGenerationConfig).toEqual({
+      temperature: 0.5,
+    });
   });
 
   it('knows both names of the memory share', () => {
     expect(resolve({ 'gpu-memory-utilization': '0.5' }).memoryUtilization).toBe(0.5);
     expect(resolve({ 'memory-utilization': '0.5' }).memoryUtilization).toBe(0.5);
-    expect(failure(() => resolve({ 'memory-utilization': '0.5', 'gpu-memory-utilization': '0.6' })).message).toContain('the same option');
+    expect(failure(() => resolve({ 'memory-utilization': '0.5', 'gpu-memory-utilization': '0.6' })).message).toContain(
+      'the same option',
+    );
   });
 });
 
 describe('refusals name the option, the allowed values, and where it stood', () => {
   it.each<[Flags, string]>([
-    [{ 'kv-cache-dtype': 'fp8' }, "--kv-cache-dtype must be one of auto, f16, float16, bf16, bfloat16, f32, float32, int8, got 'fp8': CPUs have no fp8 arithmetic"],
-    [{ 'tensor-parallel-size': '2' }, "--tensor-parallel-size must be one of 1, got '2': Pagoda runs on one device for now."],
+    [
+      { 'kv-cache-dtype': 'fp8' },
+      "--kv-cache-dtype must be one of auto, f16, float16, bf16, bfloat16, f32, float32, int8, got 'fp8': CPUs have no fp8 arithmetic",
+    ],
+    [
+      { 'tensor-parallel-size': '2' },
+      "--tensor-parallel-size must be one of 1, got '2': Pagoda runs on one device for now.",
+    ],
     [{ 'pipeline-parallel-size': '3' }, "--pipeline-parallel-size must be one of 1, got '3'"],
     [{ device: 'cuda' }, "--device must be one of auto, cpu, reference, got 'cuda': there is no GPU device yet."],
     [{ 'memory-utilization': '1.5' }, "--memory-utilization must be a number above 0 and up to 1, got '1.5'."],
     [{ watermark: '1' }, '--watermark must be a number from 0 up to, but not including, 1'],
     [{ port: '70000' }, 'from 0 to 65535'],
     [{ dtype: 'bfloat16' }, "--dtype must be one of auto, float32, float, got 'bfloat16'"],
-    [{ 'max-num-batched-tokens': '64' }, '--max-num-batched-tokens (64) must be greater than or equal to --max-num-seqs (128).'],
+    [
+      { 'max-num-batched-tokens': '64' },
+      '--max-num-batched-tokens (64) must be greater than or equal to --max-num-seqs (128).',
+    ],
     [{ 'enable-chunked-prefill': false, 'chunked-prefill-size': '64' }, '--chunked-prefill-size needs chunked prefill'],
     [{ 'max-modle-len': '1' }, '--max-modle-len is not an option of Pagoda. Did you mean max-model-len?'],
     [{ 'override-generation-config': '[1]' }, '--override-generation-config must be a JSON object'],
@@ -130,13 +177,19 @@ describe('refusals name the option, the allowed values, and where it stood', () 
   });
 
   it('in variables and files', () => {
-    expect(failure(() => resolve({}, { PAGODA_PROT: '1' })).message).toBe('PAGODA_PROT is not an option of Pagoda. Did you mean port?');
+    expect(failure(() => resolve({}, { PAGODA_PROT: '1' })).message).toBe(
+      'PAGODA_PROT is not an option of Pagoda. Did you mean port?',
+    );
     expect(failure(() => resolve({}, { PAGODA_PORT: 'x' })).message).toMatch(/^PAGODA_PORT must be/);
-    expect(failure(() => resolve({}, {}, 'portt: 1')).message).toMatch(/^portt in .*server\.yaml is not an option of Pagoda\. Did you mean port\?$/);
+    expect(failure(() => resolve({}, {}, 'portt: 1')).message).toMatch(
+      /^portt in .*server\.yaml is not an option of Pagoda\. Did you mean port\?$/,
+    );
     expect(failure(() => resolve({}, {}, 'port: [1, 2]')).message).toMatch(/takes one value, got 2/);
     expect(failure(() => resolve({}, {}, '- a\n- b\n')).message).toContain('must be a mapping');
     expect(failure(() => resolve({}, {}, 'a: [')).code).toBe('bad_config');
-    expect(failure(() => resolveConfig({ flags: {}, env: {}, file: '/nonexistent.yaml' })).message).toContain('/nonexistent.yaml');
+    expect(failure(() => resolveConfig({ flags: {}, env: {}, file: '/nonexistent.yaml' })).message).toContain(
+      '/nonexistent.yaml',
+    );
   });
 });
 
@@ -151,7 +204,9 @@ describe('slices', () => {
   it('map what needs mapping', () => {
     expect(engineOptions(resolve({ dtype: 'float32' })).computeDtype).toBe('f32');
     expect(engineOptions(resolve({ model: 'org/name:Q4_0', revision: 'v1' })).model).toBe('org/name:Q4_0@v1');
-    expect(failure(() => engineOptions(resolve({ model: './file.gguf', revision: 'v1' }))).message).toContain('--revision needs a model of the form org/name');
+    expect(failure(() => engineOptions(resolve({ model: './file.gguf', revision: 'v1' }))).message).toContain(
+      '--revision needs a model of the form org/name',
+    );
     expect(serverOptions(resolve({ model: 'm.gguf' }), DEFAULT_LIMITS).servedModelNames).toEqual(['m.gguf']);
   });
 });
@@ -162,7 +217,8 @@ describe('the table of options', () => {
     const names = options.flatMap((option) => [...option.names, ...option.env]);
     expect(new Set(names).size).toBe(names.length);
     for (const option of options) {
-      if (option.default === null || typeof option.default === 'object' || option.names[0] === 'max-model-len') continue;
+      if (option.default === null || typeof option.default === 'object' || option.names[0] === 'max-model-len')
+        continue;
       expect(option.parse([String(option.default)]), option.names[0]).toEqual(option.default);
     }
   });
@@ -170,9 +226,16 @@ describe('the table of options', () => {
 
 describe('completeEngineOptions', () => {
   it('fills in defaults and refuses what it does not know', () => {
-    expect(completeEngineOptions({ blockSize: 32, maxNumSeqs: undefined as unknown as number })).toEqual({ ...DEFAULT_ENGINE_OPTIONS, blockSize: 32 });
-    expect(failure(() => completeEngineOptions({ blocksize: 1 } as object)).message).toContain("'blocksize' is not an option");
-    expect(failure(() => completeEngineOptions({ blockSize: 7 })).message).toBe('blockSize must be one of 8, 16, 32, 64, 128, got 7.');
+    expect(completeEngineOptions({ blockSize: 32, maxNumSeqs: undefined as unknown as number })).toEqual({
+      ...DEFAULT_ENGINE_OPTIONS,
+      blockSize: 32,
+    });
+    expect(failure(() => completeEngineOptions({ blocksize: 1 } as object)).message).toContain(
+      "'blocksize' is not an option",
+    );
+    expect(failure(() => completeEngineOptions({ blockSize: 7 })).message).toBe(
+      'blockSize must be one of 8, 16, 32, 64, 128, got 7.',
+    );
     expect(failure(() => completeEngineOptions({ memoryUtilization: 0 })).message).toContain('above 0 and up to 1');
   });
 });

@@ -25,13 +25,15 @@ const scenario = fc
     poolFactor: fc.double({ min: 0.8, max: 2.2, noNaN: true }),
     maxNumQueuedReqs: fc.integer({ min: 1, max: 30 }),
   })
-  .map(({ extraBatchedTokens, windows, poolFactor, ...rest }): SchedulerOptions => ({
-    ...rest,
-    maxNumBatchedTokens: rest.maxNumSeqs + extraBatchedTokens,
-    groups: windows.map((window) => ({ window })),
-    numBlocks: 2 + Math.ceil(poolFactor * windows.length * Math.ceil(rest.maxModelLen / rest.blockSize)),
-    cacheSecret: Uint8Array.of(1, 2, 3),
-  }));
+  .map(
+    ({ extraBatchedTokens, windows, poolFactor, ...rest }): SchedulerOptions => ({
+      ...rest,
+      maxNumBatchedTokens: rest.maxNumSeqs + extraBatchedTokens,
+      groups: windows.map((window) => ({ window })),
+      numBlocks: 2 + Math.ceil(poolFactor * windows.length * Math.ceil(rest.maxModelLen / rest.blockSize)),
+      cacheSecret: Uint8Array.of(1, 2, 3),
+    }),
+  );
 
 describe('random operations', () => {
   it('give every request what it would get alone, whatever happens around it', () => {

@@ -12,7 +12,9 @@ describe('Engine', () => {
     const log = new EventLog();
     const { engine, device } = scriptedEngine(log);
     engine.start();
-    const requests = Array.from({ length: 20 }, (_, i) => request(`r${i}`, prompt(1 + ((i * 17) % 90), i), { maxTokens: 1 + (i % 12) }));
+    const requests = Array.from({ length: 20 }, (_, i) =>
+      request(`r${i}`, prompt(1 + ((i * 17) % 90), i), { maxTokens: 1 + (i % 12) }),
+    );
     engine.submit(requests);
     await log.ended(requests.map(({ id }) => id));
     for (const each of requests) {
@@ -49,20 +51,28 @@ describe('Engine', () => {
           }),
           { minLength: 1, maxLength: 14 },
         ),
-        fc.record({ numBlocks: fc.integer({ min: 17, max: 40 }), maxNumBatchedTokens: fc.integer({ min: 4, max: 40 }), useKvCache: fc.boolean() }),
+        fc.record({
+          numBlocks: fc.integer({ min: 17, max: 40 }),
+          maxNumBatchedTokens: fc.integer({ min: 4, max: 40 }),
+          useKvCache: fc.boolean(),
+        }),
         async (cases, options) => {
           const log = new EventLog();
           const { engine, device } = scriptedEngine(log, { ...options, maxNumSeqs: 4, maxModelLen: 64 });
           engine.start();
           const requests = cases.map(({ length, maxTokens, hasEos }, i) => {
             const tokens = prompt(length, i % 3);
-            return request(`r${i}`, tokens, { maxTokens, eosTokenIds: hasEos ? [nextToken([...tokens, nextToken(tokens)])] : [] });
+            return request(`r${i}`, tokens, {
+              maxTokens,
+              eosTokenIds: hasEos ? [nextToken([...tokens, nextToken(tokens)])] : [],
+            });
           });
           for (const [i, each] of requests.entries()) {
             for (let turn = 0; turn < cases[i]!.delay; turn++) await sleep(0);
             engine.submit([each]);
             const { abortAfter } = cases[i]!;
-            if (abortAfter !== null) void sleep(abortAfter).then(() => engine.abort([each.id, 'nobody'], i % 2 === 0 ? 'abort' : 'stop'));
+            if (abortAfter !== null)
+              void sleep(abortAfter).then(() => engine.abort([each.id, 'nobody'], i % 2 === 0 ? 'abort' : 'stop'));
           }
           await log.ended(requests.map(({ id }) => id));
           for (const each of requests) {
@@ -100,16 +110,25 @@ describe('Engine', () => {
 
   it('a step that throws ends every open request with one error and takes no more', async () => {
     const log = new EventLog();
-    const { engine } = scriptedEngine(log, {}, {
-      onStep: (step) => {
-        if (step === 3) throw new Error('out of luck');
+    const { engine } = scriptedEngine(
+      log,
+      {},
+      {
+        onStep: (step) => {
+          if (step === 3) throw new Error('out of luck');
+        },
       },
-    });
+    );
     engine.start();
-    engine.submit([request('a', prompt(20)), request('b', prompt(40, 1)), request('c', prompt(3, 2), { maxTokens: 1 })]);
+    engine.submit([
+      request('a', prompt(20)),
+      request('b', prompt(40, 1)),
+      request('c', prompt(3, 2), { maxTokens: 1 }),
+    ]);
     await log.ended(['a', 'b', 'c']);
     expect(log.downs).toEqual(['The engine failed: out of luck']);
-    for (const id of ['a', 'b']) expect(log.ends.get(id)?.finish).toMatchObject({ reason: 'error', message: 'The engine failed: out of luck' });
+    for (const id of ['a', 'b'])
+      expect(log.ends.get(id)?.finish).toMatchObject({ reason: 'error', message: 'The engine failed: out of luck' });
     expect(engine.isAlive).toBe(false);
     expect(() => engine.submit([request('d', [1])])).toThrow(PagodaError);
     await engine.close(0);
@@ -119,7 +138,9 @@ describe('Engine', () => {
     const log = new EventLog();
     const { engine } = scriptedEngine(log, { numBlocks: 20, maxModelLen: 64, maxNumBatchedTokens: 9 });
     engine.start();
-    const requests = Array.from({ length: 6 }, (_, i) => request(`r${i}`, prompt(20, i), { maxTokens: 20, promptLogprobs: 0, logprobs: 0 }));
+    const requests = Array.from({ length: 6 }, (_, i) =>
+      request(`r${i}`, prompt(20, i), { maxTokens: 20, promptLogprobs: 0, logprobs: 0 }),
+    );
     engine.submit(requests);
     await log.ended(requests.map(({ id }) => id));
     expect(engine.scheduler.stats().totalPreemptions).toBeGreaterThan(0);
@@ -127,8 +148,14 @@ describe('Engine', () => {
       const events = log.events.get(id)!;
       const withPrompt = events.filter((event) => event.promptLogprobs !== null);
       expect(withPrompt).toEqual([events[0]]);
-      expect(events[0]!.promptLogprobs!.map((entry) => entry?.tokenId ?? null)).toEqual([null, ...promptTokenIds.slice(1)]);
-      expect(events[0]!.promptLogprobs!.map((entry) => entry?.logprob ?? null)).toEqual([null, ...promptTokenIds.slice(1).map((_, i) => -(i + 1))]);
+      expect(events[0]!.promptLogprobs!.map((entry) => entry?.tokenId ?? null)).toEqual([
+        null,
+        ...promptTokenIds.slice(1),
+      ]);
+      expect(events[0]!.promptLogprobs!.map((entry) => entry?.logprob ?? null)).toEqual([
+        null,
+        ...promptTokenIds.slice(1).map((_, i) => -(i + 1)),
+      ]);
       for (const event of events) expect(event.logprobs?.length).toBe(event.tokenIds.length);
     }
     await engine.close(1);

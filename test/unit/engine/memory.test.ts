@@ -8,15 +8,32 @@ import { PagodaError } from '../../../src/errors.ts';
 function layout(windows: readonly number[]): KvLayout {
   const blockBytes = 16 * 1024;
   return {
-    groups: windows.map((window, i) => ({ window, layers: [i] })), layersPerGroup: 1,
-    layerPlace: windows.map((_, group) => ({ group, index: 0 })), numKvHeads: 1, headDim: 256, dtype: 'f16', blockSize: 16,
-    layerBytes: blockBytes, blockBytes, bytesPerToken: 1024 * windows.length,
+    groups: windows.map((window, i) => ({ window, layers: [i] })),
+    layersPerGroup: 1,
+    layerPlace: windows.map((_, group) => ({ group, index: 0 })),
+    numKvHeads: 1,
+    headDim: 256,
+    dtype: 'f16',
+    blockSize: 16,
+    layerBytes: blockBytes,
+    blockBytes,
+    bytesPerToken: 1024 * windows.length,
   };
 }
 
 const base: MemoryRequest = {
-  kv: layout([0]), contextLength: 2048, maxModelLen: null, maxNumSeqs: 8, maxTokensPerStep: 512, availableBytes: 2 ** 30, weightBytes: 2 ** 20,
-  activationBytes: 2 ** 20, memoryUtilization: 0.9, kvCacheMemoryBytes: null, numGpuBlocksOverride: null, kvAllocation: 'paged',
+  kv: layout([0]),
+  contextLength: 2048,
+  maxModelLen: null,
+  maxNumSeqs: 8,
+  maxTokensPerStep: 512,
+  availableBytes: 2 ** 30,
+  weightBytes: 2 ** 20,
+  activationBytes: 2 ** 20,
+  memoryUtilization: 0.9,
+  kvCacheMemoryBytes: null,
+  numGpuBlocksOverride: null,
+  kvAllocation: 'paged',
   maxPoolBytes: Number.POSITIVE_INFINITY,
 };
 
@@ -33,7 +50,11 @@ function failure(request: MemoryRequest): PagodaError {
 describe('planMemory', () => {
   it('the override counts the null block: 129 blocks are 2,048 tokens for one request of 2,048', () => {
     expect(planMemory({ ...base, numGpuBlocksOverride: 129 })).toEqual({
-      maxModelLen: 2048, numBlocks: 129, poolBytes: 129 * 16384, kvCacheTokens: 2048, maxConcurrency: 1,
+      maxModelLen: 2048,
+      numBlocks: 129,
+      poolBytes: 129 * 16384,
+      kvCacheTokens: 2048,
+      maxConcurrency: 1,
     });
   });
 
@@ -55,7 +76,10 @@ describe('planMemory', () => {
   it('auto is the largest length that fits', () => {
     expect(planMemory({ ...base, maxModelLen: 'auto' }).maxModelLen).toBe(2048);
     // 50 usable blocks: 800 positions, and the last token's KV is never written.
-    expect(planMemory({ ...base, maxModelLen: 'auto', numGpuBlocksOverride: 51 })).toMatchObject({ maxModelLen: 801, maxConcurrency: 1 });
+    expect(planMemory({ ...base, maxModelLen: 'auto', numGpuBlocksOverride: 51 })).toMatchObject({
+      maxModelLen: 801,
+      maxConcurrency: 1,
+    });
   });
 
   it('refuses with the numbers what cannot fit', () => {
@@ -65,9 +89,18 @@ describe('planMemory', () => {
         /^To serve at least one request with the model's max seq len \(2048\), \(0\.0020 GiB KV cache is needed, which is larger than the available KV cache memory \(0\.00098 GiB\)\. Based on the available memory, the estimated maximum model length is 1025\. Try increasing `gpu_memory_utilization` or decreasing `max_model_len`/,
       ),
     });
-    expect(failure({ ...base, availableBytes: 2 ** 20 }).message).toMatch(/^No available memory for the cache blocks\. Try increasing `gpu_memory_utilization`/);
-    expect(failure({ ...base, kvCacheMemoryBytes: 2 ** 31 }).message).toMatch(/^The KV cache of 2\.00 GiB.*only 1\.00 GiB are available/);
-    expect(failure({ ...base, maxModelLen: 8200 })).toMatchObject({ code: 'bad_config', message: expect.stringContaining('(8200) is greater than the derived max_model_len (max_position_embeddings=2048') });
+    expect(failure({ ...base, availableBytes: 2 ** 20 }).message).toMatch(
+      /^No available memory for the cache blocks\. Try increasing `gpu_memory_utilization`/,
+    );
+    expect(failure({ ...base, kvCacheMemoryBytes: 2 ** 31 }).message).toMatch(
+      /^The KV cache of 2\.00 GiB.*only 1\.00 GiB are available/,
+    );
+    expect(failure({ ...base, maxModelLen: 8200 })).toMatchObject({
+      code: 'bad_config',
+      message: expect.stringContaining(
+        '(8200) is greater than the derived max_model_len (max_position_embeddings=2048',
+      ),
+    });
   });
 
   it('a window holds only what it sees: more requests fit, and the tokens say so', () => {

@@ -43,8 +43,16 @@ export class ScriptedDevice implements Device {
     this.#options = options;
     this.#slots = new Array<Slot | null>(options.maxSeqs).fill(null);
     this.kv = {
-      groups: [{ window: 0, layers: [0] }], layersPerGroup: 1, layerPlace: [{ group: 0, index: 0 }], numKvHeads: 1, headDim: 1,
-      dtype: 'f32', blockSize: options.blockSize, layerBytes: 8, blockBytes: 8 * options.blockSize, bytesPerToken: 8,
+      groups: [{ window: 0, layers: [0] }],
+      layersPerGroup: 1,
+      layerPlace: [{ group: 0, index: 0 }],
+      numKvHeads: 1,
+      headDim: 1,
+      dtype: 'f32',
+      blockSize: options.blockSize,
+      layerBytes: 8,
+      blockBytes: 8 * options.blockSize,
+      bytesPerToken: 8,
     };
   }
 
@@ -107,7 +115,15 @@ export class ScriptedDevice implements Device {
       if (batch.logitRows[s] === 2) {
         const prompt = slot.init.tokenIds;
         for (let position = start + 1; position < Math.min(end + 1, slot.init.numPromptTokens); position++) {
-          promptLogprobs.push({ seq: s, position, tokenId: prompt[position]!, logprob: -position, rank: 1, topTokens: [], topLogprobs: [] });
+          promptLogprobs.push({
+            seq: s,
+            position,
+            tokenId: prompt[position]!,
+            logprob: -position,
+            rank: 1,
+            topTokens: [],
+            topLogprobs: [],
+          });
         }
       }
       if (batch.samples[s] === 0) continue;
@@ -116,7 +132,9 @@ export class ScriptedDevice implements Device {
       if (this.#options.faulty?.(tokens)) faults[s] = 1;
     }
     return {
-      sampledTokens, faults, promptLogprobs,
+      sampledTokens,
+      faults,
+      promptLogprobs,
       sampledLogprobs: Float32Array.from({ length: batch.numSeqs }, (_, s) => -sampledTokens[s]! / VOCABULARY),
       sampledRanks: new Int32Array(batch.numSeqs).fill(1),
       topStart: new Int32Array(batch.numSeqs + 1),

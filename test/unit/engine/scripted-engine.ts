@@ -1,9 +1,9 @@
 // An engine around the scripted device, and requests for it.
 
-import { Scheduler } from '../../../src/core/scheduler.ts';
-import type { SchedulerOptions } from '../../../src/core/scheduler-options.ts';
 import type { GenerateRequest, TokenEvent } from '../../../src/core/request.ts';
 import { DEFAULT_SAMPLING, type SamplingParams } from '../../../src/core/sampling-params.ts';
+import { Scheduler } from '../../../src/core/scheduler.ts';
+import type { SchedulerOptions } from '../../../src/core/scheduler-options.ts';
 import { BatchBuilder } from '../../../src/engine/batch-builder.ts';
 import { Engine, type EngineOutputs } from '../../../src/engine/engine.ts';
 import type { EngineInfo } from '../../../src/engine/engine-client.ts';
@@ -15,24 +15,60 @@ export function scriptedEngine(
   script: Partial<ScriptedOptions> = {},
 ): { engine: Engine; device: ScriptedDevice; info: EngineInfo } {
   const scheduler = new Scheduler({
-    maxNumSeqs: 8, maxNumBatchedTokens: 32, chunkedPrefillSize: null, enableChunkedPrefill: true, enablePrefixCaching: true,
-    policy: 'fcfs', watermark: 0, maxModelLen: 128, kvAllocation: 'paged', useKvCache: true, blockSize: 4, numBlocks: 65,
-    groups: [{ window: 0 }], maxNumQueuedReqs: 1000, cacheSecret: new Uint8Array(32), ...options,
+    maxNumSeqs: 8,
+    maxNumBatchedTokens: 32,
+    chunkedPrefillSize: null,
+    enableChunkedPrefill: true,
+    enablePrefixCaching: true,
+    policy: 'fcfs',
+    watermark: 0,
+    maxModelLen: 128,
+    kvAllocation: 'paged',
+    useKvCache: true,
+    blockSize: 4,
+    numBlocks: 65,
+    groups: [{ window: 0 }],
+    maxNumQueuedReqs: 1000,
+    cacheSecret: new Uint8Array(32),
+    ...options,
   });
   const { blockSize, numBlocks, maxNumSeqs, maxNumBatchedTokens, maxModelLen } = scheduler.options;
   const device = new ScriptedDevice({ blockSize, maxSeqs: maxNumSeqs, ...script });
   device.allocateKvCache(numBlocks);
   const batches = new BatchBuilder({ maxTokens: maxNumBatchedTokens, maxSeqs: maxNumSeqs, numGroups: 1, blockSize });
   const info: EngineInfo = {
-    maxModelLen, vocabSize: 1000, device: 'scripted', isa: 'none', numThreads: 1, computeDtype: 'f32', kvCacheDtype: 'f32', weightBytes: 0,
-    blockSize, numBlocks: numBlocks - 1, kvPoolBytes: 0, kvBytesPerToken: 8, kvCacheTokens: 0, maxConcurrency: 1, maxNumSeqs, maxNumBatchedTokens,
+    maxModelLen,
+    vocabSize: 1000,
+    device: 'scripted',
+    isa: 'none',
+    numThreads: 1,
+    computeDtype: 'f32',
+    kvCacheDtype: 'f32',
+    weightBytes: 0,
+    blockSize,
+    numBlocks: numBlocks - 1,
+    kvPoolBytes: 0,
+    kvBytesPerToken: 8,
+    kvCacheTokens: 0,
+    maxConcurrency: 1,
+    maxNumSeqs,
+    maxNumBatchedTokens,
   };
   return { engine: new Engine({ scheduler, device, batches, outputs }), device, info };
 }
 
-export function request(id: string, promptTokenIds: readonly number[], sampling: Partial<SamplingParams> = {}): GenerateRequest {
+export function request(
+  id: string,
+  promptTokenIds: readonly number[],
+  sampling: Partial<SamplingParams> = {},
+): GenerateRequest {
   return {
-    id, promptTokenIds, sampling: { ...DEFAULT_SAMPLING, maxTokens: 8, ...sampling }, priority: 0, arrivalTime: 0, cacheSalt: null,
+    id,
+    promptTokenIds,
+    sampling: { ...DEFAULT_SAMPLING, maxTokens: 8, ...sampling },
+    priority: 0,
+    arrivalTime: 0,
+    cacheSalt: null,
   };
 }
 

@@ -10,7 +10,14 @@ const INNER = 48;
 const VOCAB = 40;
 
 /** The least that a Llama config.json must say. */
-const HF = { architectures: ['LlamaForCausalLM'], hidden_size: HIDDEN, intermediate_size: INNER, num_hidden_layers: 2, num_attention_heads: 4, vocab_size: VOCAB };
+const HF = {
+  architectures: ['LlamaForCausalLM'],
+  hidden_size: HIDDEN,
+  intermediate_size: INNER,
+  num_hidden_layers: 2,
+  num_attention_heads: 4,
+  vocab_size: VOCAB,
+};
 
 function hfTensors(numKvHeads = 4, headDim = 8): MemoryTensors {
   const tensors: Record<string, { shape: number[] }> = {
@@ -45,7 +52,10 @@ const GGUF = {
 };
 
 function ggufTensors(): MemoryTensors {
-  const tensors: Record<string, { shape: number[] }> = { 'token_embd.weight': { shape: [VOCAB, HIDDEN] }, 'output_norm.weight': { shape: [HIDDEN] } };
+  const tensors: Record<string, { shape: number[] }> = {
+    'token_embd.weight': { shape: [VOCAB, HIDDEN] },
+    'output_norm.weight': { shape: [HIDDEN] },
+  };
   for (const layer of [0, 1]) {
     const name = (part: string) => `blk.${layer}.${part}.weight`;
     tensors[name('attn_norm')] = { shape: [HIDDEN] };
@@ -75,10 +85,25 @@ describe('absent and null keys of config.json', () => {
   it('take the defaults', () => {
     const { config, warnings } = loadModel(memoryHf(HF, hfTensors()));
     expect(warnings).toEqual([]);
-    expect([config.headDim, config.numKvHeads, config.normEps, config.ropeTheta, config.tieEmbeddings, config.activation, config.contextLength]).toEqual([
-      8, 4, 1e-6, 10000, false, 'silu', 2048,
-    ]);
-    const nulls = { head_dim: null, num_key_value_heads: null, rms_norm_eps: null, rope_theta: null, rope_scaling: null, tie_word_embeddings: null, hidden_act: null, attention_bias: null };
+    expect([
+      config.headDim,
+      config.numKvHeads,
+      config.normEps,
+      config.ropeTheta,
+      config.tieEmbeddings,
+      config.activation,
+      config.contextLength,
+    ]).toEqual([8, 4, 1e-6, 10000, false, 'silu', 2048]);
+    const nulls = {
+      head_dim: null,
+      num_key_value_heads: null,
+      rms_norm_eps: null,
+      rope_theta: null,
+      rope_scaling: null,
+      tie_word_embeddings: null,
+      hidden_act: null,
+      attention_bias: null,
+    };
     expect(loadModel(memoryHf({ ...HF, ...nulls }, hfTensors())).config).toEqual(config);
   });
 
@@ -86,7 +111,9 @@ describe('absent and null keys of config.json', () => {
     const { architectures: _, ...rest } = HF;
     expect(loadModel(memoryHf({ ...rest, model_type: 'llama' }, hfTensors())).family.name).toBe('llama');
     expect(refusal(() => loadModel(memoryHf(rest, hfTensors()))).message).toContain('model_type');
-    expect(refusal(() => loadModel(memoryHf({ ...HF, architectures: ['MambaForCausalLM'] }, hfTensors()))).message).toContain('MambaForCausalLM');
+    expect(
+      refusal(() => loadModel(memoryHf({ ...HF, architectures: ['MambaForCausalLM'] }, hfTensors()))).message,
+    ).toContain('MambaForCausalLM');
   });
 
   it('Mistral has a window unless the file says null', () => {
@@ -99,10 +126,30 @@ describe('absent and null keys of config.json', () => {
 
 describe('impossible sizes are refused by the name of their key', () => {
   const bad: ReadonlyArray<readonly [key: string, value: unknown]> = [
-    ['num_hidden_layers', 0], ['num_hidden_layers', -1], ['num_hidden_layers', 513], ['num_hidden_layers', 2 ** 31], ['num_hidden_layers', '2'], ['num_hidden_layers', 2.5], ['num_hidden_layers', null],
-    ['num_attention_heads', 0], ['num_attention_heads', 5], ['num_key_value_heads', 0], ['num_key_value_heads', 8], ['num_key_value_heads', 3],
-    ['head_dim', 0], ['head_dim', 7], ['rms_norm_eps', Number.NaN], ['rms_norm_eps', -1], ['vocab_size', 0], ['vocab_size', 2 ** 40], ['intermediate_size', 0],
-    ['hidden_size', 0], ['hidden_size', [1]], ['max_position_embeddings', 0], ['tie_word_embeddings', 'yes'], ['rope_theta', 0],
+    ['num_hidden_layers', 0],
+    ['num_hidden_layers', -1],
+    ['num_hidden_layers', 513],
+    ['num_hidden_layers', 2 ** 31],
+    ['num_hidden_layers', '2'],
+    ['num_hidden_layers', 2.5],
+    ['num_hidden_layers', null],
+    ['num_attention_heads', 0],
+    ['num_attention_heads', 5],
+    ['num_key_value_heads', 0],
+    ['num_key_value_heads', 8],
+    ['num_key_value_heads', 3],
+    ['head_dim', 0],
+    ['head_dim', 7],
+    ['rms_norm_eps', Number.NaN],
+    ['rms_norm_eps', -1],
+    ['vocab_size', 0],
+    ['vocab_size', 2 ** 40],
+    ['intermediate_size', 0],
+    ['hidden_size', 0],
+    ['hidden_size', [1]],
+    ['max_position_embeddings', 0],
+    ['tie_word_embeddings', 'yes'],
+    ['rope_theta', 0],
   ];
   it.each(bad)('config.json %s = %s', (key, value) => {
     const error = refusal(() => loadModel(memoryHf({ ...HF, [key]: value }, hfTensors())));
@@ -111,10 +158,23 @@ describe('impossible sizes are refused by the name of their key', () => {
   });
 
   const badGguf: ReadonlyArray<readonly [key: string, value: number | string]> = [
-    ['llama.block_count', 0], ['llama.block_count', -1], ['llama.block_count', 513], ['llama.block_count', 2 ** 31], ['llama.block_count', '2'],
-    ['llama.attention.head_count', 0], ['llama.attention.head_count_kv', 0], ['llama.attention.head_count_kv', 8], ['llama.attention.head_count_kv', 3],
-    ['llama.embedding_length', 33], ['llama.rope.dimension_count', 7], ['llama.rope.dimension_count', 10], ['llama.attention.layer_norm_rms_epsilon', Number.NaN],
-    ['llama.vocab_size', 0], ['llama.context_length', 0], ['llama.feed_forward_length', 0], ['llama.attention.key_length', 0],
+    ['llama.block_count', 0],
+    ['llama.block_count', -1],
+    ['llama.block_count', 513],
+    ['llama.block_count', 2 ** 31],
+    ['llama.block_count', '2'],
+    ['llama.attention.head_count', 0],
+    ['llama.attention.head_count_kv', 0],
+    ['llama.attention.head_count_kv', 8],
+    ['llama.attention.head_count_kv', 3],
+    ['llama.embedding_length', 33],
+    ['llama.rope.dimension_count', 7],
+    ['llama.rope.dimension_count', 10],
+    ['llama.attention.layer_norm_rms_epsilon', Number.NaN],
+    ['llama.vocab_size', 0],
+    ['llama.context_length', 0],
+    ['llama.feed_forward_length', 0],
+    ['llama.attention.key_length', 0],
   ];
   it.each(badGguf)('GGUF %s = %s', (key, value) => {
     const error = refusal(() => loadModel(memoryGguf({ ...GGUF, [key]: value }, ggufTensors())));
@@ -128,18 +188,29 @@ describe('impossible sizes are refused by the name of their key', () => {
   });
 
   it('GGUF missing keys', () => {
-    for (const key of ['llama.block_count', 'llama.embedding_length', 'llama.attention.head_count', 'llama.attention.layer_norm_rms_epsilon', 'llama.context_length']) {
+    for (const key of [
+      'llama.block_count',
+      'llama.embedding_length',
+      'llama.attention.head_count',
+      'llama.attention.layer_norm_rms_epsilon',
+      'llama.context_length',
+    ]) {
       const { [key as keyof typeof GGUF]: _, ...rest } = GGUF;
       expect(refusal(() => loadModel(memoryGguf(rest, ggufTensors()))).message).toContain(key);
     }
-    expect(refusal(() => loadModel(memoryGguf({ ...GGUF, 'general.architecture': 'rwkv6' }, ggufTensors()))).message).toContain('rwkv6');
+    expect(
+      refusal(() => loadModel(memoryGguf({ ...GGUF, 'general.architecture': 'rwkv6' }, ggufTensors()))).message,
+    ).toContain('rwkv6');
   });
 });
 
 describe('tensors', () => {
   it('a GGUF file without an output matrix ties it', () => {
     expect(loadModel(memoryGguf(GGUF, ggufTensors())).config.tieEmbeddings).toBe(true);
-    expect(loadModel(memoryGguf(GGUF, { ...ggufTensors(), 'output.weight': { shape: [VOCAB, HIDDEN] } })).config.tieEmbeddings).toBe(false);
+    expect(
+      loadModel(memoryGguf(GGUF, { ...ggufTensors(), 'output.weight': { shape: [VOCAB, HIDDEN] } })).config
+        .tieEmbeddings,
+    ).toBe(false);
   });
 
   it('missing ones are named', () => {
@@ -148,8 +219,16 @@ describe('tensors', () => {
     expect([error.code, error.message.includes('lm_head.weight')]).toEqual(['bad_model_file', true]);
   });
 
-  it.each([[[HIDDEN, INNER + 1]], [[INNER, HIDDEN]], [[HIDDEN - 1, INNER]], [[HIDDEN * INNER]], [[1, HIDDEN, INNER + 2]]])('of the wrong shape %s are named with both shapes', (shape) => {
-    const error = refusal(() => loadModel(memoryHf(HF, { ...hfTensors(), 'model.layers.1.mlp.down_proj.weight': { shape } })));
+  it.each([
+    [[HIDDEN, INNER + 1]],
+    [[INNER, HIDDEN]],
+    [[HIDDEN - 1, INNER]],
+    [[HIDDEN * INNER]],
+    [[1, HIDDEN, INNER + 2]],
+  ])('of the wrong shape %s are named with both shapes', (shape) => {
+    const error = refusal(() =>
+      loadModel(memoryHf(HF, { ...hfTensors(), 'model.layers.1.mlp.down_proj.weight': { shape } })),
+    );
     expect(error.code).toBe('bad_model_file');
     expect(error.message).toContain('model.layers.1.mlp.down_proj.weight');
     expect(error.message).toContain(`[${shape.join(', ')}]`);
@@ -157,7 +236,9 @@ describe('tensors', () => {
   });
 
   it('norms of the wrong length are named', () => {
-    const error = refusal(() => loadModel(memoryHf(HF, { ...hfTensors(), 'model.norm.weight': { shape: [HIDDEN + 1] } })));
+    const error = refusal(() =>
+      loadModel(memoryHf(HF, { ...hfTensors(), 'model.norm.weight': { shape: [HIDDEN + 1] } })),
+    );
     expect(error.message).toContain(`model.norm.weight is [${HIDDEN + 1}]; [${HIDDEN}]`);
   });
 
@@ -177,7 +258,9 @@ describe('tensors', () => {
   });
 
   it('a quantization_config is refused by its method', () => {
-    const error = refusal(() => loadModel(memoryHf({ ...HF, quantization_config: { quant_method: 'awq' } }, hfTensors())));
+    const error = refusal(() =>
+      loadModel(memoryHf({ ...HF, quantization_config: { quant_method: 'awq' } }, hfTensors())),
+    );
     expect([error.code, error.message.includes('awq')]).toEqual(['unsupported', true]);
   });
 });

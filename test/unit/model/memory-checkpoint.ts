@@ -1,6 +1,12 @@
 // Checkpoints that live in memory, for tests of what a family makes of metadata, names and shapes.
 
-import type { Checkpoint, GgufCheckpoint, GgufValue, SafetensorsCheckpoint, TensorInfo } from '../../../src/checkpoint/checkpoint.ts';
+import type {
+  Checkpoint,
+  GgufCheckpoint,
+  GgufValue,
+  SafetensorsCheckpoint,
+  TensorInfo,
+} from '../../../src/checkpoint/checkpoint.ts';
 import { GgufMetadata } from '../../../src/checkpoint/gguf-metadata.ts';
 
 export interface MemoryTensor {
@@ -16,7 +22,11 @@ export function memoryHf(config: Record<string, unknown>, tensors: MemoryTensors
 }
 
 /** Whole numbers are declared as u32, others as f32, unless `types` says otherwise. */
-export function memoryGguf(metadata: Readonly<Record<string, GgufValue>>, tensors: MemoryTensors, types: Readonly<Record<string, string>> = {}): GgufCheckpoint {
+export function memoryGguf(
+  metadata: Readonly<Record<string, GgufValue>>,
+  tensors: MemoryTensors,
+  types: Readonly<Record<string, string>> = {},
+): GgufCheckpoint {
   const map = new GgufMetadata('memory.gguf');
   for (const [key, value] of Object.entries(metadata)) map.add(key, value, types[key] ?? declaredType(value));
   return { ...base(tensors), format: 'gguf', metadata: map };
@@ -29,7 +39,9 @@ function declaredType(value: GgufValue): string {
   return typeof value === 'boolean' ? 'bool' : 'array of u32';
 }
 
-function base(tensors: MemoryTensors): Omit<Checkpoint, 'format' | 'metadata' | 'folder' | 'config' | 'generationConfig'> {
+function base(
+  tensors: MemoryTensors,
+): Omit<Checkpoint, 'format' | 'metadata' | 'folder' | 'config' | 'generationConfig'> {
   const infos = new Map<string, TensorInfo>();
   const bytesOf = new Map<string, Uint8Array>();
   for (const [name, { shape, values }] of Object.entries(tensors)) {

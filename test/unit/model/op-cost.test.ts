@@ -9,8 +9,19 @@ const [HIDDEN, INNER, VOCAB, LAYERS] = [32, 48, 40, 3];
 
 function program(windows: number[]) {
   const config = modelConfig({
-    architecture: 'llama', hiddenSize: HIDDEN, numLayers: LAYERS, numHeads: 4, numKvHeads: 2, headDim: 8, intermediateSize: INNER,
-    vocabSize: VOCAB, maxPositions: 64, normEps: 1e-5, activation: 'silu', tieEmbeddings: true, windows,
+    architecture: 'llama',
+    hiddenSize: HIDDEN,
+    numLayers: LAYERS,
+    numHeads: 4,
+    numKvHeads: 2,
+    headDim: 8,
+    intermediateSize: INNER,
+    vocabSize: VOCAB,
+    maxPositions: 64,
+    normEps: 1e-5,
+    activation: 'silu',
+    tieEmbeddings: true,
+    windows,
   });
   return llama.program(config, { maxModelLen: 64 });
 }
@@ -32,7 +43,9 @@ describe('costs', () => {
   it('chunks add up to the whole', () => {
     const p = program([0, 4, 0]);
     const whole = programMacs(p, stepShape([{ numComputed: 0, numTokens: 20 }], 1));
-    const parts = programMacs(p, stepShape([{ numComputed: 0, numTokens: 13 }], 0)) + programMacs(p, stepShape([{ numComputed: 13, numTokens: 7 }], 1));
+    const parts =
+      programMacs(p, stepShape([{ numComputed: 0, numTokens: 13 }], 0)) +
+      programMacs(p, stepShape([{ numComputed: 13, numTokens: 7 }], 1));
     expect(parts).toBe(whole);
   });
 
@@ -45,7 +58,8 @@ describe('costs', () => {
     const p = program([0, 0, 0]);
     const shape = stepShape([{ numComputed: 9, numTokens: 1 }], 1);
     const costs = p.ops.map((op) => opCost(op, p, shape, { weight: ({ rows, cols }) => 4 * rows * cols, kvHead: 16 }));
-    const sum = (pick: (cost: (typeof costs)[number]) => number) => costs.reduce((total, cost) => total + pick(cost), 0);
+    const sum = (pick: (cost: (typeof costs)[number]) => number) =>
+      costs.reduce((total, cost) => total + pick(cost), 0);
     const norms = (2 * LAYERS + 1) * HIDDEN;
     expect(sum((cost) => cost.weightBytes)).toBe(4 * (LAYERS * LAYER_MACS + VOCAB * HIDDEN + norms + HIDDEN));
     expect(sum((cost) => cost.kvBytes)).toBe(LAYERS * 2 * 2 * 16 * (1 + 10));

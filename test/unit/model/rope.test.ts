@@ -30,8 +30,14 @@ describe('rope tables', () => {
     expectFrequencies(tableOf({}).inverseFrequencies, plain);
     expectFrequencies(tableOf({ rope_scaling: null }).inverseFrequencies, plain);
     expectFrequencies(tableOf({ rope_scaling: { rope_type: 'default' } }).inverseFrequencies, plain);
-    expectFrequencies(tableOf({ rope_theta: 500000 }).inverseFrequencies, Array.from({ length: 32 }, (_, i) => 500000 ** (-i / 32)));
-    expectFrequencies(tableOf({ rope_scaling: { type: 'linear', factor: 4 } }).inverseFrequencies, plain.map((f) => f / 4));
+    expectFrequencies(
+      tableOf({ rope_theta: 500000 }).inverseFrequencies,
+      Array.from({ length: 32 }, (_, i) => 500000 ** (-i / 32)),
+    );
+    expectFrequencies(
+      tableOf({ rope_scaling: { type: 'linear', factor: 4 } }).inverseFrequencies,
+      plain.map((f) => f / 4),
+    );
   });
 
   it('dynamic changes nothing up to max_position_embeddings, and the base beyond', () => {
@@ -39,11 +45,20 @@ describe('rope tables', () => {
     expectFrequencies(tableOf(config).inverseFrequencies, plain);
     expectFrequencies(tableOf(config, 64, 100).inverseFrequencies, plain);
     const base = 10000 * ((2 * 8192) / 4096 - 1) ** (64 / 62);
-    expectFrequencies(tableOf(config, 64, 8192).inverseFrequencies, Array.from({ length: 32 }, (_, i) => base ** (-i / 32)));
+    expectFrequencies(
+      tableOf(config, 64, 8192).inverseFrequencies,
+      Array.from({ length: 32 }, (_, i) => base ** (-i / 32)),
+    );
   });
 
   it('llama3 keeps short waves, stretches long ones, and blends between', () => {
-    const scaling = { rope_type: 'llama3', factor: 8, low_freq_factor: 1, high_freq_factor: 4, original_max_position_embeddings: 1024 };
+    const scaling = {
+      rope_type: 'llama3',
+      factor: 8,
+      low_freq_factor: 1,
+      high_freq_factor: 4,
+      original_max_position_embeddings: 1024,
+    };
     const { inverseFrequencies } = tableOf({ rope_scaling: scaling });
     const wanted = plain.map((f) => {
       const wave = (2 * Math.PI) / f;
@@ -51,7 +66,9 @@ describe('rope tables', () => {
       return (1 - smooth) * (f / 8) + smooth * f;
     });
     expectFrequencies(inverseFrequencies, wanted);
-    expect(new Set(wanted.map((f, i) => (f === plain[i] ? 'same' : f * 8 === plain[i] ? 'stretched' : 'between'))).size).toBe(3);
+    expect(
+      new Set(wanted.map((f, i) => (f === plain[i] ? 'same' : f * 8 === plain[i] ? 'stretched' : 'between'))).size,
+    ).toBe(3);
   });
 
   it('yarn keeps fast dimensions, interpolates slow ones and raises the magnitude', () => {
@@ -68,12 +85,23 @@ describe('rope tables', () => {
   it('longrope takes the short or the long list by the length it is made for', () => {
     const short = Array.from({ length: 32 }, (_, i) => 1 + i / 100);
     const long = Array.from({ length: 32 }, (_, i) => 2 + i);
-    const config = { original_max_position_embeddings: 1024, rope_scaling: { type: 'su', short_factor: short, long_factor: long } };
-    expectFrequencies(tableOf(config, 64, 1024).inverseFrequencies, plain.map((f, i) => f / short[i]));
-    expectFrequencies(tableOf(config, 64, 1025).inverseFrequencies, plain.map((f, i) => f / long[i]));
+    const config = {
+      original_max_position_embeddings: 1024,
+      rope_scaling: { type: 'su', short_factor: short, long_factor: long },
+    };
+    expectFrequencies(
+      tableOf(config, 64, 1024).inverseFrequencies,
+      plain.map((f, i) => f / short[i]),
+    );
+    expectFrequencies(
+      tableOf(config, 64, 1025).inverseFrequencies,
+      plain.map((f, i) => f / long[i]),
+    );
     const magnitude = Math.sqrt(1 + Math.log(4) / Math.log(1024));
     expect(tableOf(config, 64, 1024).magnitude).toBe(magnitude);
-    expect(() => tableOf({ ...config, rope_scaling: { type: 'longrope', short_factor: [1], long_factor: long } }, 64, 10)).toThrow('short_factor');
+    expect(() =>
+      tableOf({ ...config, rope_scaling: { type: 'longrope', short_factor: [1], long_factor: long } }, 64, 10),
+    ).toThrow('short_factor');
   });
 });
 
@@ -88,16 +116,26 @@ describe('spellings of the settings', () => {
   });
 
   it('rope_parameters holds theta and the rotating share', () => {
-    const found = read({ rope_parameters: { rope_type: 'default', rope_theta: 7, partial_rotary_factor: 0.5 }, rope_theta: 9 });
+    const found = read({
+      rope_parameters: { rope_type: 'default', rope_theta: 7, partial_rotary_factor: 0.5 },
+      rope_theta: 9,
+    });
     expect(found).toEqual({ theta: 7, partialFactor: 0.5, scaling: null, contextLength: MAX_POSITIONS });
-    expect(read({ rotary_emb_base: 11, rotary_pct: 0.25 })).toEqual({ theta: 11, partialFactor: 0.25, scaling: null, contextLength: MAX_POSITIONS });
+    expect(read({ rotary_emb_base: 11, rotary_pct: 0.25 })).toEqual({
+      theta: 11,
+      partialFactor: 0.25,
+      scaling: null,
+      contextLength: MAX_POSITIONS,
+    });
   });
 
   it('yarn without the original length takes max_position_embeddings; the model is then factor times as long', () => {
     const found = read({ rope_scaling: { type: 'yarn', factor: 4 } }, 64);
     expect(found.scaling?.originalContextLength).toBe(64);
     expect(found.contextLength).toBe(256);
-    expect(read({ rope_scaling: { type: 'yarn', factor: 4, original_max_position_embeddings: 64 } }, 256).contextLength).toBe(256);
+    expect(
+      read({ rope_scaling: { type: 'yarn', factor: 4, original_max_position_embeddings: 64 } }, 256).contextLength,
+    ).toBe(256);
     expect(read({ rope_scaling: { type: 'dynamic', factor: 4 } }, 64).contextLength).toBe(64);
   });
 

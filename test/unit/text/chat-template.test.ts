@@ -46,7 +46,14 @@ const KNOWN_GAPS = new Map([
 async function renderOnce(source: string, input: { messages: object[] }): Promise<string> {
   try {
     const globals = templateGlobals(() => new Date(FIXED_TIME));
-    const variables = { tools: null, documents: null, add_generation_prompt: true, bos_token: '<s>', eos_token: '</s>', ...input };
+    const variables = {
+      tools: null,
+      documents: null,
+      add_generation_prompt: true,
+      bos_token: '<s>',
+      eos_token: '</s>',
+      ...input,
+    };
     for (const [name, value] of Object.entries(variables)) globals.set(name, toValue(value));
     return render(parseTemplate(source), globals);
   } catch (error) {
@@ -57,7 +64,16 @@ async function renderOnce(source: string, input: { messages: object[] }): Promis
 interface Golden {
   messages: Record<string, unknown>[];
   template: string;
-  cases: { template: string; name: string; text?: string; error?: string; errorType?: string; messages: object[]; addGenerationPrompt: boolean; variables: Record<string, unknown> }[];
+  cases: {
+    template: string;
+    name: string;
+    text?: string;
+    error?: string;
+    errorType?: string;
+    messages: object[];
+    addGenerationPrompt: boolean;
+    variables: Record<string, unknown>;
+  }[];
 }
 const golden = (name: string): Golden => JSON.parse(readFileSync(sharedPath('golden/chat', name), 'utf8'));
 
@@ -76,12 +92,18 @@ describe.skipIf(noShared)('renderings of reference', () => {
     expect(cases.length).toBe(39);
     const templates = new Map<string, ChatTemplate>();
     for (const { template: file, name, messages, variables, text, error } of cases) {
-      if (!templates.has(file)) templates.set(file, await create(readFileSync(sharedPath('golden/chat/templates', file), 'utf8')));
+      if (!templates.has(file))
+        templates.set(file, await create(readFileSync(sharedPath('golden/chat/templates', file), 'utf8')));
       const { tools, add_generation_prompt, bos_token, eos_token, ...kwargs } = variables;
       expect([bos_token, eos_token]).toEqual(['<s>', '</s>']);
       const result = await templates
         .get(file)!
-        .render({ messages, tools: (tools ?? null) as object[] | null, addGenerationPrompt: add_generation_prompt as boolean, kwargs })
+        .render({
+          messages,
+          tools: (tools ?? null) as object[] | null,
+          addGenerationPrompt: add_generation_prompt as boolean,
+          kwargs,
+        })
         .catch((caught: PagodaError) => `! ${caught.message}`);
       expect({ file, name, result }).toEqual({ file, name, result: error === undefined ? text : `! ${error}` });
     }
@@ -93,7 +115,12 @@ describe.skipIf(noShared)('renderings of reference', () => {
     const wrong: object[] = [];
     for (const { template, text, error, errorType } of cases) {
       const result = await renderOnce(template, { messages });
-      const isRight = error === undefined ? result === text : errorType === 'TemplateError' ? result === `! ${error}` : result.startsWith('! ');
+      const isRight =
+        error === undefined
+          ? result === text
+          : errorType === 'TemplateError'
+            ? result === `! ${error}`
+            : result.startsWith('! ');
       if (isRight === KNOWN_GAPS.has(template)) wrong.push({ template, result, expected: text ?? error });
     }
     expect(wrong).toEqual([]);
@@ -110,18 +137,22 @@ describe('a template that misbehaves', () => {
       '{{ self._TemplateReference__context }}',
       "{% import 'os' as os %}{{ os }}",
       "{% include '/etc/passwd' %}",
-      "{{ namespace(__proto__=1).toString() }}",
+      '{{ namespace(__proto__=1).toString() }}',
       "{{ raise_exception.call.constructor('x')() }}",
       "{{ [].map.constructor('return process')() }}",
     ]) {
       expect(await outcome(source)).toMatch(/^! The (model's )?chat template/);
     }
-    expect(await outcome("{{ ''.constructor }}|{{ messages.__class__ }}|{{ messages.length }}|{{ {}.hasOwnProperty }}")).toBe('|||');
+    expect(
+      await outcome("{{ ''.constructor }}|{{ messages.__class__ }}|{{ messages.length }}|{{ {}.hasOwnProperty }}"),
+    ).toBe('|||');
     expect(({} as Record<string, unknown>).polluted).toBeUndefined();
   });
 
   it('raises with its own sentence and nothing else, and serves the next request', async () => {
-    const template = await create("{% if messages|length == 0 %}{{ raise_exception('no messages, please send some') }}{% endif %}ok");
+    const template = await create(
+      "{% if messages|length == 0 %}{{ raise_exception('no messages, please send some') }}{% endif %}ok",
+    );
     const empty = template.render({ messages: [], addGenerationPrompt: true });
     await expect(empty).rejects.toMatchObject({ code: 'template_error', message: 'no messages, please send some' });
     expect(await template.render({ messages: [{ role: 'user', content: 'x' }], addGenerationPrompt: true })).toBe('ok');
@@ -137,7 +168,8 @@ describe('a template that misbehaves', () => {
   it('is stopped at its deadline, its output limit or its memory limit, and the next render works', async () => {
     const loops = '{% for a in range(90000) %}{% for b in range(90000) %}{% set x = a * b %}{% endfor %}{% endfor %}';
     const doubling = `{% set ns = namespace(s='xxxxxxxx') %}{% for i in range(40) %}{% set ns.s = ns.s + ns.s %}{% endfor %}{{ ns.s }}`;
-    const hoard = '{% set ns = namespace(l=[1]) %}{% for i in range(60) %}{% set ns.l = ns.l + ns.l %}{% endfor %}{{ ns.l|length }}';
+    const hoard =
+      '{% set ns = namespace(l=[1]) %}{% for i in range(60) %}{% set ns.l = ns.l + ns.l %}{% endfor %}{{ ns.l|length }}';
     const source = `{% if mode == 'loops' %}${loops}{% elif mode == 'doubling' %}${doubling}{% elif mode == 'hoard' %}${hoard}{% elif mode == 'wide' %}{% for i in range(100) %}{{ 'x' * 60000 }}{% endfor %}{% else %}fine{% endif %}`;
     const template = await create(source, { deadlineMs: 1500 });
     const render = (mode: string) => template.render({ messages: [], addGenerationPrompt: true, kwargs: { mode } });
@@ -148,7 +180,10 @@ describe('a template that misbehaves', () => {
     };
     await expect(render('loops')).rejects.toMatchObject({ code: 'template_error', message: /longer than 1500 ms/ });
     expect(await fine()).toBe('fine');
-    await expect(render('wide')).rejects.toMatchObject({ code: 'template_error', message: /output is longer than|longer than 1500 ms/ });
+    await expect(render('wide')).rejects.toMatchObject({
+      code: 'template_error',
+      message: /output is longer than|longer than 1500 ms/,
+    });
     expect(await fine()).toBe('fine');
     for (const mode of ['doubling', 'hoard']) {
       await expect(render(mode)).rejects.toMatchObject({ code: 'template_error' });
@@ -157,7 +192,9 @@ describe('a template that misbehaves', () => {
   });
 
   it('does not hold up the event loop', async () => {
-    const template = await create('{% for a in range(90000) %}{% for b in range(90000) %}{% endfor %}{% endfor %}', { deadlineMs: 1000 });
+    const template = await create('{% for a in range(90000) %}{% for b in range(90000) %}{% endfor %}{% endfor %}', {
+      deadlineMs: 1000,
+    });
     let numTicks = 0;
     const timer = setInterval(() => numTicks++, 10);
     await expect(template.render({ messages: [], addGenerationPrompt: true })).rejects.toThrow(/longer than/);
@@ -179,7 +216,9 @@ describe('a template that misbehaves', () => {
   });
 
   it('may recurse without end and still only fails', async () => {
-    expect(await outcome('{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}')).toMatch(/^! The chat template failed: it nests too deeply/);
+    expect(await outcome('{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}')).toMatch(
+      /^! The chat template failed: it nests too deeply/,
+    );
   });
 
   it('a megabyte of source loads', async () => {
@@ -189,22 +228,39 @@ describe('a template that misbehaves', () => {
 });
 
 describe('what a request can set', () => {
-  const source = '{{ messages[0].content }}|{{ tools is none }}|{{ add_generation_prompt }}|{{ bos_token }}|{{ eos_token }}|{{ extra }}|{{ enable_thinking }}';
+  const source =
+    '{{ messages[0].content }}|{{ tools is none }}|{{ add_generation_prompt }}|{{ bos_token }}|{{ eos_token }}|{{ extra }}|{{ enable_thinking }}';
 
   it('is every name but those that the template gets from elsewhere', async () => {
     const template = await create(source);
     const kwargs = {
-      messages: [{ content: 'forged' }], tools: ['forged'], add_generation_prompt: 'x', bos_token: 'forged', eos_token: 'forged',
-      raise_exception: 'forged', range: 1, true: false, tokenize: true, chat_template: 'forged', extra: 'e', enable_thinking: false,
+      messages: [{ content: 'forged' }],
+      tools: ['forged'],
+      add_generation_prompt: 'x',
+      bos_token: 'forged',
+      eos_token: 'forged',
+      raise_exception: 'forged',
+      range: 1,
+      true: false,
+      tokenize: true,
+      chat_template: 'forged',
+      extra: 'e',
+      enable_thinking: false,
     };
-    const text = await template.render({ messages: [{ role: 'user', content: 'real' }], addGenerationPrompt: true, kwargs });
+    const text = await template.render({
+      messages: [{ role: 'user', content: 'real' }],
+      addGenerationPrompt: true,
+      kwargs,
+    });
     expect(text).toBe('real|True|True|<s>|</s>|e|False');
   });
 
   it('renders many requests in order', async () => {
     const template = await create(source);
     const texts = await Promise.all(
-      Array.from({ length: 50 }, (_, i) => template.render({ messages: [{ content: `m${i}` }], addGenerationPrompt: false })),
+      Array.from({ length: 50 }, (_, i) =>
+        template.render({ messages: [{ content: `m${i}` }], addGenerationPrompt: false }),
+      ),
     );
     texts.forEach((text, i) => expect(text).toMatch(new RegExp(`^m${i}\\|`)));
   });
@@ -213,14 +269,20 @@ describe('what a request can set', () => {
     const template = await create(source);
     const pending = template.render({ messages: [], addGenerationPrompt: false });
     await Promise.all([template.close(), expect(pending).rejects.toMatchObject({ code: 'aborted' })]);
-    await expect(template.render({ messages: [], addGenerationPrompt: false })).rejects.toMatchObject({ code: 'aborted' });
+    await expect(template.render({ messages: [], addGenerationPrompt: false })).rejects.toMatchObject({
+      code: 'aborted',
+    });
   });
 });
 
 describe('content format', () => {
   it('is told from the source', () => {
     expect(detectContentFormat("{% for m in messages %}{{ m['content'] }}{% endfor %}")).toBe('string');
-    expect(detectContentFormat("{% for m in messages %}{% for part in m['content'] %}{{ part.text }}{% endfor %}{% endfor %}")).toBe('openai');
+    expect(
+      detectContentFormat(
+        "{% for m in messages %}{% for part in m['content'] %}{{ part.text }}{% endfor %}{% endfor %}",
+      ),
+    ).toBe('openai');
     expect(detectContentFormat('{%- for c in message.content -%}{{ c.text }}{%- endfor -%}')).toBe('openai');
     expect(detectContentFormat("{% for call in m.tool_calls %}{{ m.content.split('x') }}{% endfor %}")).toBe('string');
   });

@@ -5,10 +5,24 @@ import { ggufTokenizer } from '../../../src/text/gguf-tokenizer.ts';
 import { createHfTokenizer } from '../../../src/text/hf-tokenizer.ts';
 import { byteMetadata, byteTokenizerJson } from './small-vocabularies.ts';
 
-const base = { source: 'test', files: [], tensors: new Map(), weightBytes: 0, warnings: [], readTensor: () => new Uint8Array(0), close: () => {} };
+const base = {
+  source: 'test',
+  files: [],
+  tensors: new Map(),
+  weightBytes: 0,
+  warnings: [],
+  readTensor: () => new Uint8Array(0),
+  close: () => {},
+};
 
 function folder(config: object, generationConfig: object | null): Checkpoint {
-  return { ...base, format: 'safetensors', folder: '/nowhere', config: { ...config }, generationConfig: generationConfig && { ...generationConfig } };
+  return {
+    ...base,
+    format: 'safetensors',
+    folder: '/nowhere',
+    config: { ...config },
+    generationConfig: generationConfig && { ...generationConfig },
+  };
 }
 
 function hfDefaults(config: object, generation: object | null, mode: 'auto' | 'vllm' = 'auto') {
@@ -44,30 +58,55 @@ describe('end ids of a folder', () => {
 describe('end ids of a GGUF file', () => {
   it('are those it names and the control tokens that end a turn', () => {
     expect(ggufEnds({})).toEqual([2, 4, 5]);
-    expect(ggufEnds({ 'tokenizer.ggml.eos_token_id': 10, 'tokenizer.ggml.eot_token_id': 11 })).toEqual([2, 4, 5, 10, 11]);
+    expect(ggufEnds({ 'tokenizer.ggml.eos_token_id': 10, 'tokenizer.ggml.eot_token_id': 11 })).toEqual([
+      2, 4, 5, 10, 11,
+    ]);
   });
 
   it('leave out text that only looks like one', () => {
     const tokens = ['<|im_end|>', '</s>', 'a'];
-    expect(ggufEnds({ 'tokenizer.ggml.tokens': tokens, 'tokenizer.ggml.token_type': [1, 3, 1], 'tokenizer.ggml.merges': [] })).toEqual([1]);
+    expect(
+      ggufEnds({
+        'tokenizer.ggml.tokens': tokens,
+        'tokenizer.ggml.token_type': [1, 3, 1],
+        'tokenizer.ggml.merges': [],
+      }),
+    ).toEqual([1]);
   });
 
   it('know that <|end|> closes a message, not a turn, in the harmony format', () => {
     const ends = (tokens: string[]) =>
-      ggufEnds({ 'tokenizer.ggml.tokens': tokens, 'tokenizer.ggml.token_type': tokens.map(() => 3), 'tokenizer.ggml.merges': [] });
+      ggufEnds({
+        'tokenizer.ggml.tokens': tokens,
+        'tokenizer.ggml.token_type': tokens.map(() => 3),
+        'tokenizer.ggml.merges': [],
+      });
     expect(ends(['<|end|>', 'x'])).toEqual([0]);
     expect(ends(['<|end|>', '<|return|>', '<|call|>'])).toEqual([1, 2]);
   });
 
   it('do not exist without a vocabulary', () => {
-    const metadata = new Map<string, GgufValue>([['tokenizer.ggml.model', 'no_vocab'], ['tokenizer.ggml.eos_token_id', 2]]);
+    const metadata = new Map<string, GgufValue>([
+      ['tokenizer.ggml.model', 'no_vocab'],
+      ['tokenizer.ggml.eos_token_id', 2],
+    ]);
     const tokenizer = ggufTokenizer(metadata);
-    expect(generationDefaults({ ...base, format: 'gguf', metadata }, tokenizer, { generationConfig: 'auto' }).eosTokenIds).toEqual([]);
+    expect(
+      generationDefaults({ ...base, format: 'gguf', metadata }, tokenizer, { generationConfig: 'auto' }).eosTokenIds,
+    ).toEqual([]);
   });
 });
 
 describe('sampling defaults', () => {
-  const file = { do_sample: true, temperature: 0, top_k: 1, top_p: 0.9, min_p: null, repetition_penalty: 1.1, max_new_tokens: 64 };
+  const file = {
+    do_sample: true,
+    temperature: 0,
+    top_k: 1,
+    top_p: 0.9,
+    min_p: null,
+    repetition_penalty: 1.1,
+    max_new_tokens: 64,
+  };
 
   it('come from generation_config.json, by its names for the log', () => {
     const { sampling, fromFile } = hfDefaults({}, file);

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
-import { IncrementalDetokenizer } from '../../../src/text/incremental-detokenizer.ts';
 import { ggufTokenizer } from '../../../src/text/gguf-tokenizer.ts';
+import { IncrementalDetokenizer } from '../../../src/text/incremental-detokenizer.ts';
 import { noShared, sharedPath } from '../../shared-data.ts';
 import { readGgufMetadata } from './gguf-vocabulary.ts';
 
@@ -84,7 +84,9 @@ describe.skipIf(noShared).each([
   const tokenizer = noShared ? null! : ggufTokenizer(readGgufMetadata(sharedPath(path)));
 
   it('encodes the texts of its .inp file to the ids of its .out file', () => {
-    const texts = readFileSync(sharedPath(`${path}.inp`), 'utf8').split('\n__ggml_vocab_test__\n').slice(0, -1);
+    const texts = readFileSync(sharedPath(`${path}.inp`), 'utf8')
+      .split('\n__ggml_vocab_test__\n')
+      .slice(0, -1);
     const lines = readFileSync(sharedPath(`${path}.out`), 'utf8').split('\n');
     expect(texts.length).toBe(46);
     expect(tokenizer.kind).toBe(kind);

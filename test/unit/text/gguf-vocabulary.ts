@@ -1,5 +1,5 @@
 // Reads only the metadata of a GGUF file: enough for tokenizer tests, without the checkpoint reader.
-import { closeSync, openSync, readSync, fstatSync } from 'node:fs';
+import { closeSync, fstatSync, openSync, readSync } from 'node:fs';
 import type { GgufValue } from '../../../src/checkpoint/checkpoint.ts';
 
 const MAX_HEADER_BYTES = 16 << 20;

@@ -19,7 +19,10 @@ describe('tokenizer.json of the embedded model', () => {
   it('encodes the golden prompts', () => {
     const goldens = JSON.parse(readFileSync(join(assets, 'goldens.json'), 'utf8'));
     const prompts: { prompt: string; ids: number[] }[] = (goldens.prompts ?? goldens.cases ?? goldens).map(
-      (each: Record<string, unknown>) => ({ prompt: each.text ?? each.prompt, ids: each.promptIds ?? each.prompt_ids ?? each.ids }),
+      (each: Record<string, unknown>) => ({
+        prompt: each.text ?? each.prompt,
+        ids: each.promptIds ?? each.prompt_ids ?? each.ids,
+      }),
     );
     expect(prompts.length).toBe(16);
     for (const { prompt, ids } of prompts) {
@@ -31,7 +34,23 @@ describe('tokenizer.json of the embedded model', () => {
   it('says the same as the GGUF file about any text', () => {
     const text = fc.oneof(
       fc.string({ unit: 'binary', maxLength: 40 }),
-      fc.string({ unit: fc.constantFrom(' ', '\n', 'a', "'s", '1', '中', 'é', '<|im_end|>', '\t', 'Hello', '\u0301', '!', '\ud800') }),
+      fc.string({
+        unit: fc.constantFrom(
+          ' ',
+          '\n',
+          'a',
+          "'s",
+          '1',
+          '中',
+          'é',
+          '<|im_end|>',
+          '\t',
+          'Hello',
+          '\u0301',
+          '!',
+          '\ud800',
+        ),
+      }),
     );
     fc.assert(
       fc.property(text, fc.boolean(), (sample, parseSpecial) => {
@@ -68,7 +87,10 @@ describe('added tokens', () => {
       expect(ids.some((id) => tokenizer.isControl(id))).toBe(false);
       expect(ids).toContain(tokenizer.tokenId('<tool>'));
       expect(tokenizer.decode(ids, { skipSpecialTokens: true })).toBe('a<|im_end|><tool>b');
-      expect(tokenizer.encode('a<|im_end|>', parsed)).toEqual([tokenizer.tokenId('a'), tokenizer.tokenId('<|im_end|>')]);
+      expect(tokenizer.encode('a<|im_end|>', parsed)).toEqual([
+        tokenizer.tokenId('a'),
+        tokenizer.tokenId('<|im_end|>'),
+      ]);
     }
   });
 
@@ -108,15 +130,44 @@ describe('added tokens', () => {
 });
 
 describe('SentencePiece tokenizer.json', () => {
-  const pieces = ['<unk>', '<s>', '</s>', ...Array.from({ length: 256 }, (_, b) => `<0x${b.toString(16).toUpperCase().padStart(2, '0')}>`)];
+  const pieces = [
+    '<unk>',
+    '<s>',
+    '</s>',
+    ...Array.from({ length: 256 }, (_, b) => `<0x${b.toString(16).toUpperCase().padStart(2, '0')}>`),
+  ];
   const vocab = [...pieces, '▁', 'a', 'b', '▁a', 'ab'];
   const json = {
     added_tokens: ['<unk>', '<s>', '</s>'].map((content, id) => ({ id, content, special: true, normalized: false })),
-    normalizer: { type: 'Sequence', normalizers: [{ type: 'Prepend', prepend: '▁' }, { type: 'Replace', pattern: { String: ' ' }, content: '▁' }] },
+    normalizer: {
+      type: 'Sequence',
+      normalizers: [
+        { type: 'Prepend', prepend: '▁' },
+        { type: 'Replace', pattern: { String: ' ' }, content: '▁' },
+      ],
+    },
     pre_tokenizer: null,
     post_processor: null,
-    decoder: { type: 'Sequence', decoders: [{ type: 'Replace', pattern: { String: '▁' }, content: ' ' }, { type: 'ByteFallback' }, { type: 'Fuse' }, { type: 'Strip', content: ' ', start: 1, stop: 0 }] },
-    model: { type: 'BPE', unk_token: '<unk>', fuse_unk: true, byte_fallback: true, vocab: Object.fromEntries(vocab.map((piece, id) => [piece, id])), merges: [['▁', 'a'], ['a', 'b']] },
+    decoder: {
+      type: 'Sequence',
+      decoders: [
+        { type: 'Replace', pattern: { String: '▁' }, content: ' ' },
+        { type: 'ByteFallback' },
+        { type: 'Fuse' },
+        { type: 'Strip', content: ' ', start: 1, stop: 0 },
+      ],
+    },
+    model: {
+      type: 'BPE',
+      unk_token: '<unk>',
+      fuse_unk: true,
+      byte_fallback: true,
+      vocab: Object.fromEntries(vocab.map((piece, id) => [piece, id])),
+      merges: [
+        ['▁', 'a'],
+        ['a', 'b'],
+      ],
+    },
   };
   const tokenizer = createHfTokenizer(json, CONFIG);
 
@@ -141,6 +192,8 @@ describe('what cannot be used', () => {
     expect(load({ model: { type: 'BPE', merges: [] } })).toThrow(/model\.vocab is missing/);
     expect(load({ pre_tokenizer: { type: 'Nonsense' } })).toThrow(/tokenizer\.json cannot be used.*Nonsense/);
     expect(load({ decoder: { type: 'WordPiece' } })).toThrow(/decoder.*WordPiece.*not supported/);
-    expect(load({ pre_tokenizer: { type: 'Split', pattern: { String: 'x' }, behavior: 'MergedWithNext' } })).toThrow(/MergedWithNext/);
+    expect(load({ pre_tokenizer: { type: 'Split', pattern: { String: 'x' }, behavior: 'MergedWithNext' } })).toThrow(
+      /MergedWithNext/,
+    );
   });
 });

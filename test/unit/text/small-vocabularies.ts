@@ -29,7 +29,12 @@ export function byteVocabulary(extra: Record<string, GgufValue> = {}): Tokenizer
 /** The same vocabulary as a tokenizer.json. */
 export function byteTokenizerJson(overrides: Record<string, unknown> = {}): Record<string, unknown> {
   const tokens = [...CONTROL, ...BYTE_TO_CHAR, ...USER_DEFINED];
-  const added = (content: string, special: boolean) => ({ id: tokens.indexOf(content), content, special, normalized: false });
+  const added = (content: string, special: boolean) => ({
+    id: tokens.indexOf(content),
+    content,
+    special,
+    normalized: false,
+  });
   return {
     version: '1.0',
     added_tokens: [...CONTROL.map((token) => added(token, true)), ...USER_DEFINED.map((token) => added(token, false))],
