@@ -105,7 +105,7 @@ describe.skipIf(noShared)('GGUF conventions', () => {
     // The format has no key for the query scale: it is the head's size, here 16 and not the model's 24. Put the rest into q.
     const factor = Math.sqrt(16 / 24);
     for (const [name, { values }] of source.weights)
-      if (name.endsWith('attn_q.weight')) values?.forEach((x, i) => (values[i] = x * factor));
+      if (name.endsWith('attn_q.weight')) for (let i = 0; i < (values?.length ?? 0); i++) values![i]! *= factor;
     await checkGolden('gemma2', commonKeys(source, 'gemma2', keys), source);
   });
 

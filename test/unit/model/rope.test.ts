@@ -78,7 +78,7 @@ describe('rope tables', () => {
     expectFrequencies([inverseFrequencies[31]], [plain[31] / 16]);
     expect(Math.abs(magnitude - (0.1 * Math.log(16) + 1))).toBeLessThan(1e-15);
     expect(tableOf({ rope_scaling: { ...scaling, attention_factor: 1.5 } }).magnitude).toBe(1.5);
-    const deepseek = tableOf({ rope_scaling: { ...scaling, mscale: 0.707, mscale_all_dim: 0.707 } });
+    const deepseek = tableOf({ rope_scaling: { ...scaling, mscale: 0.8, mscale_all_dim: 0.8 } });
     expect(deepseek.magnitude).toBe(1);
   });
 

@@ -262,7 +262,7 @@ describe('what a request can set', () => {
         template.render({ messages: [{ content: `m${i}` }], addGenerationPrompt: false }),
       ),
     );
-    texts.forEach((text, i) => expect(text).toMatch(new RegExp(`^m${i}\\|`)));
+    for (const [i, text] of texts.entries()) expect(text).toMatch(new RegExp(`^m${i}\\|`));
   });
 
   it('ends with close', async () => {
