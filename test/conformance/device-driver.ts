@@ -75,7 +75,8 @@ export class DeviceDriver {
   remove(sequence: DrivenSequence): void {
     this.device.removeSequence(sequence.slot);
     this.#freeSlots.push(sequence.slot);
-    for (const table of sequence.tables) this.#freeBlocks.push(...table.filter((block) => block !== 0).reverse());
+    // To the front: the next sequence gets blocks that hold another one's values.
+    for (const table of sequence.tables) this.#freeBlocks.unshift(...table.filter((block) => block !== 0).reverse());
   }
 
   /** Gives back the blocks that no window sees any more, as an engine does. */
