@@ -62,7 +62,10 @@ function jsonProblem(error: unknown): string {
 }
 
 /** Content types that carry JSON; throws 415 for the others and for compressed bodies. */
-export function checkContentHeaders(headers: { 'content-type'?: string; 'content-encoding'?: string }): void {
+export function checkContentHeaders(headers: {
+  'content-type'?: string | undefined;
+  'content-encoding'?: string | undefined;
+}): void {
   const encoding = headers['content-encoding'];
   if (encoding !== undefined && encoding.toLowerCase() !== 'identity') {
     throw new HttpError(415, `Content-Encoding ${encoding.slice(0, 40)} is not supported: send the body as it is.`);

@@ -31,7 +31,7 @@ export function createLogger(options: { level: LogLevel; sink: LineSink }): Logg
       options.sink.write(`${LEVEL_NAMES[level] ?? 'INFO'} ${stamp(new Date(time))} [${source}] ${oneLine(msg)}\n`);
     },
   };
-  const logger = pino({ level: options.level, base: undefined }, destination);
+  const logger = pino({ level: options.level, base: null }, destination);
   return {
     debug: (source, message) => logger.debug({ source }, message),
     info: (source, message) => logger.info({ source }, message),

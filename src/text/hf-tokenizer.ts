@@ -24,6 +24,8 @@ interface AddedTokenJson {
 /** Stands before text that does not begin the whole: some vocabularies treat the first piece of a text differently. */
 const EARLIER_TOKEN = { id: -1, content: '\ufdef\ufdee', special: true, normalized: false };
 const EARLIER_TOKEN_MIDDLE = /(?<=\ufdef)(?=\ufdee)/u;
+/** Far above any vocabulary; one absurd id must not make a table of gigabytes. */
+const MAX_TOKEN_ID = 1 << 21;
 const EMPTY_MODEL = { type: 'BPE', vocab: {}, merges: [] };
 
 /** The tokenizer of a folder with tokenizer.json. */
@@ -156,7 +158,7 @@ function specialFrame(library: LibraryTokenizer): { prefix: number[]; suffix: nu
   const bare = library.encode(probe, { add_special_tokens: false }).ids;
   const framed = library.encode(probe, { add_special_tokens: true }).ids;
   for (let start = 0; start + bare.length <= framed.length; start++) {
-    if (bare.every((id, i) => framed[start + i] === id)) {
+    if (bare.every((id: number, i: number) => framed[start + i] === id)) {
       return { prefix: framed.slice(0, start), suffix: framed.slice(start + bare.length) };
     }
   }
@@ -173,7 +175,7 @@ function withToken(frame: readonly number[], tokenId: number | null, isAdded: un
 function readTable(json: Json, added: readonly AddedTokenJson[], decoding: HfDecoding): TokenTable {
   const entries: (TokenEntry | undefined)[] = [];
   const put = (id: number, entry: TokenEntry): void => {
-    if (!Number.isInteger(id) || id < 0 || id >= 1 << 24) throw malformed(`token id ${id} is out of range`);
+    if (!Number.isInteger(id) || id < 0 || id >= MAX_TOKEN_ID) throw malformed(`token id ${id} is out of range`);
     entries[id] = entry;
   };
   for (const [piece, id] of vocabulary(json)) put(id, decoding.entry(piece));

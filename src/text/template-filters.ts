@@ -1,5 +1,6 @@
 // The filters of chat templates, as Jinja defines them (with transformers' tojson, which does not escape HTML).
 
+import { allowItems, allowText, checkedWidth, joinTexts, TemplateFailure } from './template-limits.ts';
 import { capitalize, center, formatPercent, methodOf, replace, strip } from './template-methods.ts';
 import { predicate } from './template-tests.ts';
 import {
@@ -13,7 +14,6 @@ import {
   lengthOf,
   Namespace,
   numberOf,
-  TemplateFailure,
   Tuple,
   toJson,
   toText,
@@ -120,13 +120,13 @@ function round(value: Value, args: Arguments): Value {
 
 function indent(value: Value, args: Arguments): string {
   const width = args.get(0, 'width') ?? 4;
-  const pad = typeof width === 'string' ? width : ' '.repeat(numberOf(width) ?? 4);
+  const pad = typeof width === 'string' ? width : ' '.repeat(checkedWidth(Math.max(0, numberOf(width) ?? 4)));
   const isFirst = args.flag(1, 'first');
   const isBlank = args.flag(2, 'blank');
   const lines = text(value).split('\n');
-  return lines
-    .map((line, i) => ((i === 0 && !isFirst) || (line === '' && !isBlank && i > 0) ? line : pad + line))
-    .join('\n');
+  const isBare = (line: string, i: number): boolean => (i === 0 && !isFirst) || (line === '' && !isBlank && i > 0);
+  allowText(text(value).length + lines.length * pad.length);
+  return lines.map((line, i) => (isBare(line, i) ? line : pad + line)).join('\n');
 }
 
 function truncate(value: Value, args: Arguments): string {
@@ -145,7 +145,7 @@ function truncate(value: Value, args: Arguments): string {
 function join(value: Value, args: Arguments): string {
   const attribute = args.get(1, 'attribute');
   const items = itemsOf(value).map((item) => (attribute === undefined ? item : attributeOf(item, attribute)));
-  return items.map(toText).join(text(args.get(0, 'd') ?? ''));
+  return joinTexts(items.map(toText), text(args.get(0, 'd') ?? ''));
 }
 
 /** Sorting and uniqueness ignore case unless asked. */
@@ -221,7 +221,10 @@ function batch(value: Value, args: Arguments): Value[] {
   const rows: Value[] = [];
   for (let i = 0; i < items.length; i += size) {
     const row = items.slice(i, i + size);
-    if (fill !== undefined && fill !== null) while (row.length < size) row.push(fill);
+    if (fill !== undefined && fill !== null) {
+      allowItems(size);
+      while (row.length < size) row.push(fill);
+    }
     rows.push(row);
   }
   return rows;

@@ -1,6 +1,7 @@
 // The functions every chat template can call, as transformers provides them: raise_exception, strftime_now, range, namespace, dict.
 
 import { Scope } from './template-interpreter.ts';
+import { TemplateFailure } from './template-limits.ts';
 import {
   asKey,
   Callable,
@@ -8,7 +9,6 @@ import {
   type Key,
   Namespace,
   numberOf,
-  TemplateFailure,
   toText,
   type Value,
 } from './template-values.ts';

@@ -2,6 +2,7 @@
 // Deadlines are the worker's business: this code only promises to allocate no more than the text it builds.
 
 import { applyFilter, getItem } from './template-filters.ts';
+import { allowText, TemplateFailure } from './template-limits.ts';
 import { methodOf } from './template-methods.ts';
 import { binary, slice } from './template-operators.ts';
 import type { AnyNode } from './template-syntax.ts';
@@ -16,7 +17,6 @@ import {
   type Key,
   Namespace,
   numberOf,
-  TemplateFailure,
   Tuple,
   toText,
   typeName,
@@ -62,7 +62,10 @@ export function render(body: readonly AnyNode[], globals: Scope): string {
 function block(nodes: readonly AnyNode[], scope: Scope): string {
   let text = '';
   try {
-    for (const node of nodes) text += statement(node, scope);
+    for (const node of nodes) {
+      text += statement(node, scope);
+      allowText(text.length);
+    }
   } catch (error) {
     if (error instanceof LoopExit) error.text = text + error.text;
     throw error;
@@ -174,6 +177,7 @@ function loopOver(iterable: Value, parts: LoopParts, scope: Scope): string {
     inner.set('loop', loopVariable(items, i, { ...parts, changed, scope }));
     try {
       text += block(nodes(parts.current.body), inner);
+      allowText(text.length);
     } catch (error) {
       if (!(error instanceof LoopExit)) throw error;
       text += error.text;
@@ -334,8 +338,12 @@ function member(current: AnyNode, scope: Scope): Value {
     const [start, stop, step] = [property.start, property.stop, property.step].map((each) =>
       each === undefined ? undefined : evaluate(node(each), scope),
     );
+    if (typeof object === 'string' && !/[\ud800-\udfff]/.test(object) && (step === undefined || step === 1)) {
+      return object.slice(start as number | undefined, (stop ?? undefined) as number | undefined);
+    }
     const items = slice(itemsOf(object), start, stop, step);
     if (typeof object === 'string') return items.join('');
+
     return object instanceof Tuple ? new Tuple(items) : items;
   }
   const key = evaluate(property, scope);

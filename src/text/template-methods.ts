@@ -1,8 +1,8 @@
 // Methods of strings and dicts that chat templates call, and Python's two ways of formatting text.
 
+import { allowText, checkedWidth, joinTexts, TemplateFailure } from './template-limits.ts';
 import {
   Callable,
-  type Callable as CallableType,
   contains,
   type Dict,
   Float,
@@ -10,7 +10,6 @@ import {
   itemsOf,
   numberOf,
   repr,
-  TemplateFailure,
   Tuple,
   toText,
   typeName,
@@ -102,13 +101,15 @@ function characterIndex(text: string, unitIndex: number): number {
 }
 
 export function replace(text: string, from: Value, to: Value, count: Value): string {
+  const old = stringArgument(from);
+  const fresh = stringArgument(to);
   const limit = numberOf(count ?? -1) ?? -1;
-  const parts = stringArgument(from) === '' ? null : text.split(stringArgument(from));
-  if (parts === null)
-    return limit < 0 ? [...['', ...Array.from(text)].map((c) => c + stringArgument(to))].join('') : text;
+  // Nothing stands before every character and at the end.
+  const parts = old === '' ? ['', ...Array.from(text), ''] : text.split(old);
   const numReplaced = limit < 0 ? parts.length - 1 : Math.min(limit, parts.length - 1);
+  allowText(text.length + numReplaced * fresh.length);
   let out = parts[0]!;
-  for (let i = 1; i < parts.length; i++) out += stringArgument(i <= numReplaced ? to : from) + parts[i]!;
+  for (let i = 1; i < parts.length; i++) out += (i <= numReplaced ? fresh : old) + parts[i]!;
   return out;
 }
 
@@ -144,7 +145,7 @@ const STRING_METHODS: Readonly<Record<string, Method<string>>> = {
   find: (self, [part]) => characterIndex(self, self.indexOf(stringArgument(part))),
   rfind: (self, [part]) => characterIndex(self, self.lastIndexOf(stringArgument(part))),
   count: (self, [part]) => self.split(stringArgument(part)).length - 1,
-  join: (self, [items]) => itemsOf(items).map(stringArgument).join(self),
+  join: (self, [items]) => joinTexts(itemsOf(items).map(stringArgument), self),
   isdigit: everyCharacter(/\p{Nd}|\p{No}/u),
   isnumeric: everyCharacter(/\p{N}/u),
   isalpha: everyCharacter(/\p{L}/u),
@@ -152,11 +153,9 @@ const STRING_METHODS: Readonly<Record<string, Method<string>>> = {
   isspace: everyCharacter(new RegExp(WHITESPACE)),
   isupper: (self) => self !== self.toLowerCase() && self === self.toUpperCase(),
   islower: (self) => self !== self.toUpperCase() && self === self.toLowerCase(),
-  zfill: (self, [width]) =>
-    (/^[-+]/.test(self) ? self[0]! : '') +
-    self.replace(/^[-+]/, '').padStart((numberOf(width) ?? 0) - (/^[-+]/.test(self) ? 1 : 0), '0'),
-  ljust: (self, [width, fill]) => self.padEnd(numberOf(width) ?? 0, toText(fill ?? ' ')),
-  rjust: (self, [width, fill]) => self.padStart(numberOf(width) ?? 0, toText(fill ?? ' ')),
+  zfill: (self, [width]) => zeroPad(self, checkedWidth(numberOf(width) ?? 0)),
+  ljust: (self, [width, fill]) => self.padEnd(checkedWidth(numberOf(width) ?? 0), toText(fill ?? ' ')),
+  rjust: (self, [width, fill]) => self.padStart(checkedWidth(numberOf(width) ?? 0), toText(fill ?? ' ')),
   center: (self, [width, fill]) => center(self, numberOf(width) ?? 0, toText(fill ?? ' ')),
   format: (self, args, kwargs) => formatBraces(self, args, kwargs),
 };
@@ -183,25 +182,26 @@ const LIST_METHODS: Readonly<Record<string, Method<readonly Value[]>>> = {
 };
 
 /** The bound method of a value, or undefined. Methods that would change the value do not exist. */
-export function methodOf(value: Value, name: string): CallableType | undefined {
-  const bind = <T extends Value>(table: Readonly<Record<string, Method<T>>>, self: T): CallableType | undefined => {
+export function methodOf(value: Value, name: string): Callable | undefined {
+  const bind = <T>(table: Readonly<Record<string, Method<T>>>, self: T): Callable | undefined => {
     if (!Object.hasOwn(table, name)) return undefined;
     return new Callable((args, kwargs) => table[name]!(self, args, kwargs));
   };
   if (typeof value === 'string') return bind(STRING_METHODS, value);
   if (value instanceof Map) return bind(DICT_METHODS, value);
-  if (Array.isArray(value)) return bind(LIST_METHODS as Readonly<Record<string, Method<Value[]>>>, value);
+  if (Array.isArray(value)) return bind(LIST_METHODS, value);
   return undefined;
 }
 
 /** Python's rule: with an odd number of fill characters the extra one goes left when the width is odd. */
 export function center(text: string, width: number, fill = ' '): string {
-  const numFill = Math.max(0, width - Array.from(text).length);
+  const numFill = Math.max(0, checkedWidth(width) - Array.from(text).length);
   const left = Math.floor(numFill / 2) + (numFill & width & 1);
   return fill.repeat(left) + text + fill.repeat(numFill - left);
 }
 
 function pad(text: string, width: number, align: string, fill: string): string {
+  checkedWidth(width);
   if (align === '^') {
     const numFill = Math.max(0, width - text.length);
     return fill.repeat(Math.floor(numFill / 2)) + text + fill.repeat(Math.ceil(numFill / 2));
@@ -224,6 +224,7 @@ export function formatPercent(template: string, operand: Value): string {
       let text = formatOne(value, type, precision);
       if (flags.includes('+') && !text.startsWith('-') && type !== 's' && type !== 'r') text = `+${text}`;
       const isNumber = type !== 's' && type !== 'r';
+      checkedWidth(Number(width));
       if (flags.includes('-')) return text.padEnd(Number(width));
       if (flags.includes('0') && isNumber) return zeroPad(text, Number(width));
       return text.padStart(Number(width));
@@ -297,6 +298,7 @@ function formatSpec(value: Value, spec: string): string {
   else text = precision === undefined ? toText(value) : toText(value).slice(0, Number(precision));
   if (comma) text = text.replace(/\B(?=(\d{3})+(?!\d))/g, ',');
   if (sign === '+' && isNumber && !text.startsWith('-')) text = `+${text}`;
-  if (zero && !align) return zeroPad(text, Number(width ?? 0));
+  if (zero && !align) return zeroPad(text, checkedWidth(Number(width ?? 0)));
+
   return pad(text, Number(width ?? 0), align ?? (isNumber ? '>' : '<'), fill ?? ' ');
 }

@@ -1,5 +1,6 @@
 // The operators of chat templates on Python's values.
 
+import { allowItems, allowText, TemplateFailure } from './template-limits.ts';
 import { formatPercent } from './template-methods.ts';
 import {
   compare,
@@ -7,15 +8,11 @@ import {
   equals,
   Float,
   numberOf,
-  TemplateFailure,
   Tuple,
   toText,
   typeName,
   type Value,
 } from './template-values.ts';
-
-/** Longer repetitions are no text of a chat. */
-const MAX_REPEATED_LENGTH = 1 << 26;
 
 /** All binary operators but `and` and `or`, which look at their right side only when they must. */
 export function binary(operator: string, left: Value, right: Value): Value {
@@ -29,7 +26,7 @@ export function binary(operator: string, left: Value, right: Value): Value {
     case 'not in':
       return !contains(right, left);
     case '~':
-      return toText(left) + toText(right);
+      return concatenate(toText(left), toText(right));
     case '<':
       return compare(left, right) < 0;
     case '<=':
@@ -50,9 +47,17 @@ export function binary(operator: string, left: Value, right: Value): Value {
   }
 }
 
+function concatenate(left: string, right: string): string {
+  allowText(left.length + right.length);
+  return left + right;
+}
+
 function add(left: Value, right: Value): Value {
-  if (typeof left === 'string' && typeof right === 'string') return left + right;
-  if (Array.isArray(left) && Array.isArray(right)) return [...left, ...right];
+  if (typeof left === 'string' && typeof right === 'string') return concatenate(left, right);
+  if (Array.isArray(left) && Array.isArray(right)) {
+    allowItems(left.length + right.length);
+    return [...left, ...right];
+  }
   if (left instanceof Tuple && right instanceof Tuple) return new Tuple([...left.items, ...right.items]);
   return arithmetic('+', left, right);
 }
@@ -60,11 +65,16 @@ function add(left: Value, right: Value): Value {
 function repeat(value: Value, times: Value): Value | null {
   if (typeof times !== 'number' && typeof times !== 'boolean') return null;
   const count = Math.max(0, Number(times));
-  const length = typeof value === 'string' ? value.length : Array.isArray(value) ? value.length : 0;
-  if (length * count > MAX_REPEATED_LENGTH) throw new TemplateFailure('a repeated text is too long');
-  if (typeof value === 'string') return value.repeat(count);
+  if (typeof value === 'string') {
+    allowText(value.length * count);
+    return value.repeat(count);
+  }
   if (!Array.isArray(value)) return null;
-  return Array.from({ length: count }, () => value).flat();
+  allowItems(value.length * count);
+  const items: Value[] = [];
+  for (let i = 0; i < count && value.length > 0; i++) for (const item of value) items.push(item);
+  return items;
+
 }
 
 function arithmetic(operator: string, left: Value, right: Value): Value {

@@ -1,5 +1,6 @@
 // The tests of `is` in chat templates, as Jinja defines them.
 
+import { TemplateFailure } from './template-limits.ts';
 import {
   Callable,
   compare,
@@ -8,7 +9,6 @@ import {
   Float,
   isTrue,
   numberOf,
-  TemplateFailure,
   Tuple,
   typeName,
   type Value,

@@ -1,6 +1,8 @@
 // The values of chat templates with Python's meaning: truth, equality, order, how they print, how they become JSON.
 // Templates see only these plain values and the methods listed in template-methods.ts: no JavaScript object or prototype is in reach.
 
+import { checkedWidth, joinTexts, TemplateFailure } from './template-limits.ts';
+
 /** A number that prints with a point, as Python's float; plain numbers are ints. */
 export class Float {
   readonly value: number;
@@ -49,9 +51,6 @@ export type Value =
   | Dict
   | Namespace
   | Callable;
-
-/** What goes wrong in a template apart from raise_exception. */
-export class TemplateFailure extends Error {}
 
 export function typeName(value: Value): string {
   if (value === undefined) return 'Undefined';
@@ -194,9 +193,14 @@ export function repr(value: Value): string {
   if (typeof value === 'boolean') return value ? 'True' : 'False';
   if (typeof value === 'number') return intText(value);
   if (value instanceof Float) return floatText(value.value);
-  if (Array.isArray(value)) return `[${value.map(repr).join(', ')}]`;
-  if (value instanceof Tuple) return `(${value.items.map(repr).join(', ')}${value.items.length === 1 ? ',' : ''})`;
-  if (value instanceof Map) return `{${Array.from(value, ([key, item]) => `${repr(key)}: ${repr(item)}`).join(', ')}}`;
+  if (Array.isArray(value)) return `[${joinTexts(value.map(repr), ', ')}]`;
+  if (value instanceof Tuple) return `(${joinTexts(value.items.map(repr), ', ')}${value.items.length === 1 ? ',' : ''})`;
+  if (value instanceof Map) {
+    return `{${joinTexts(
+      Array.from(value, ([key, item]) => `${repr(key)}: ${repr(item)}`),
+      ', ',
+    )}}`;
+  }
   return value instanceof Namespace ? '<Namespace>' : '<function>';
 }
 
@@ -250,9 +254,10 @@ export function toJson(value: Value, options: JsonOptions, depth = 0): string {
   const [comma, colon] = options.separators ?? [isSpread ? ',' : ', ', ': '];
   const enclose = (items: string[], open: string, close: string): string => {
     if (items.length === 0) return open + close;
-    if (!isSpread) return open + items.join(comma) + close;
-    const inner = `\n${' '.repeat(options.indent! * (depth + 1))}`;
-    return `${open}${inner}${items.join(comma + inner)}\n${' '.repeat(options.indent! * depth)}${close}`;
+    if (!isSpread) return open + joinTexts(items, comma) + close;
+    const pad = (levels: number): string => ' '.repeat(checkedWidth(Math.max(0, options.indent!) * levels));
+    const inner = `\n${pad(depth + 1)}`;
+    return `${open}${inner}${joinTexts(items, comma + inner)}\n${pad(depth)}${close}`;
   };
   if (Array.isArray(value) || value instanceof Tuple) {
     return enclose(
