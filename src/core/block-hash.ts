@@ -81,7 +81,7 @@ export class BlockHasher {
 
 /** A string is what the one-shot hash returns fastest. */
 function writeDigest(message: Uint8Array, words: Int32Array, at: number): void {
-  const digest = hash('sha256', message, 'latin1');
+  const digest = hash('sha256', message, 'binary');
   for (let word = 0; word < DIGEST_WORDS; word++) {
     const i = 4 * word;
     words[at + word] =

@@ -166,28 +166,41 @@ describe('a template that misbehaves', () => {
   });
 
   it('is stopped at its deadline, its output limit or its memory limit, and the next render works', async () => {
-    const loops = '{% for a in range(90000) %}{% for b in range(90000) %}{% set x = a * b %}{% endfor %}{% endfor %}';
-    const doubling = `{% set ns = namespace(s='xxxxxxxx') %}{% for i in range(40) %}{% set ns.s = ns.s + ns.s %}{% endfor %}{{ ns.s }}`;
-    const hoard =
-      '{% set ns = namespace(l=[1]) %}{% for i in range(60) %}{% set ns.l = ns.l + ns.l %}{% endfor %}{{ ns.l|length }}';
-    const source = `{% if mode == 'loops' %}${loops}{% elif mode == 'doubling' %}${doubling}{% elif mode == 'hoard' %}${hoard}{% elif mode == 'wide' %}{% for i in range(100) %}{{ 'x' * 60000 }}{% endfor %}{% else %}fine{% endif %}`;
-    const template = await create(source, { deadlineMs: 1500 });
-    const render = (mode: string) => template.render({ messages: [], addGenerationPrompt: true, kwargs: { mode } });
-    const fine = async () => {
-      // A fresh thread on a busy machine may need more than one deadline.
-      for (let i = 0; i < 20; i++) if ((await render('none').catch(() => '')) === 'fine') return 'fine';
-      return 'never';
+    const modes = {
+      loops: '{% for a in range(90000) %}{% for b in range(90000) %}{% set x = a * b %}{% endfor %}{% endfor %}',
+      range: '{% for a in range(10**8) %}{% endfor %}',
+      doubling: `{% set ns = namespace(s='xxxxxxxx') %}{% for i in range(40) %}{% set ns.s = ns.s + ns.s %}{% endfor %}`,
+      list: '{% set ns = namespace(l=[1]) %}{% for i in range(60) %}{% set ns.l = ns.l + ns.l %}{% endfor %}',
+      wide: "{% for i in range(100) %}{{ 'x' * 60000 }}{% endfor %}",
+      nested: '{% set ns = namespace(l=[1]) %}{% for i in range(60) %}{% set ns.l = [ns.l, ns.l] %}{% endfor %}{{ ns.l|tojson }}',
+      pad: "{{ '%999999999d' % 1 }}",
+      hoard: "{% set ns = namespace(l=[]) %}{% for i in range(300) %}{% set ns.l = ns.l + [('x' * 1000000)|upper] %}{% endfor %}",
     };
-    await expect(render('loops')).rejects.toMatchObject({ code: 'template_error', message: /longer than 1500 ms/ });
-    expect(await fine()).toBe('fine');
-    await expect(render('wide')).rejects.toMatchObject({
-      code: 'template_error',
-      message: /output is longer than|longer than 1500 ms/,
-    });
-    expect(await fine()).toBe('fine');
-    for (const mode of ['doubling', 'hoard']) {
-      await expect(render(mode)).rejects.toMatchObject({ code: 'template_error' });
-      expect(await fine()).toBe('fine');
+    const branches = Object.entries(modes).map(([mode, body]) => `{% if mode == '${mode}' %}${body}{% endif %}`);
+    const template = await create(`${branches.join('')}fine`, { deadlineMs: 2000 });
+    const render = (mode: string) => template.render({ messages: [], addGenerationPrompt: true, kwargs: { mode } });
+    const expected: Record<keyof typeof modes, RegExp> = {
+      loops: /longer than 2000 ms/,
+      range: /range may have at most/,
+      doubling: /text of more than/,
+      list: /list of more than/,
+      wide: /text of more than|longer than/,
+      nested: /longer than|text of more than/,
+      pad: /text of more than/,
+      hoard: /too much memory|longer than/,
+    };
+    for (const mode of Object.keys(modes) as (keyof typeof modes)[]) {
+      const error: PagodaError = await render(mode).then(
+        (text) => expect.fail(`${mode} gave ${text.length} characters`),
+        (caught) => caught,
+      );
+      expect([mode, error.code]).toEqual([mode, 'template_error']);
+      // A busy machine may run into the deadline first.
+      if (!/longer than 2000 ms/.test(error.message)) expect(error.message).toMatch(expected[mode]);
+      // And a fresh thread on it may need more than one deadline.
+      let text = '';
+      for (let i = 0; i < 30 && text !== 'fine'; i++) text = await render('none').catch(() => '');
+      expect(text).toBe('fine');
     }
   });
 
