@@ -66,10 +66,15 @@ describe('UTF-8 in pieces', () => {
         expect(text).toBe(new TextDecoder('utf-8', { ignoreBOM: true }).decode(Uint8Array.from(chunks.flat())));
         expect(stream.isAtBoundary).toBe(true);
       }),
-      { numRuns: 1000 },
+      { numRuns: 500 },
     );
   });
 });
+
+/** One name for each scheme; many names share one. */
+const SCHEMES = [
+  ...new Map(preTokenizerNames().map((name) => [findPreTokenizer(name)!.patterns.join('\n'), name])).values(),
+];
 
 describe('pre-tokenizers', () => {
   it('are known by name', () => {
@@ -115,7 +120,7 @@ describe('pre-tokenizers', () => {
       ),
       maxLength: 40,
     });
-    for (const name of preTokenizerNames()) {
+    for (const name of SCHEMES) {
       const splitter = new WordSplitter(findPreTokenizer(name)!.patterns);
       fc.assert(
         fc.property(text, (sample) => {
@@ -155,7 +160,7 @@ const LONG_TEXTS: [string, (n: number) => string][] = [
 describe('long texts', () => {
   it('are cut by every pre-tokenizer without a hang or a stack overflow', () => {
     for (const [name, make] of LONG_TEXTS) {
-      for (const preTokenizer of preTokenizerNames()) {
+      for (const preTokenizer of SCHEMES) {
         const text = make(32_000);
         const words = new WordSplitter(findPreTokenizer(preTokenizer)!.patterns).split(text);
         expect([name, preTokenizer, words.reduce((sum, word) => sum + word.length, 0)]).toEqual([
@@ -181,8 +186,8 @@ describe('long texts', () => {
           return tokenizer.numMergeOperations - before;
         };
         for (const [name, make] of LONG_TEXTS) {
-          const once = work(make(64_000));
-          const twice = work(make(128_000));
+          const once = work(make(32_000));
+          const twice = work(make(64_000));
           expect([name, twice <= 2.5 * once + 1000]).toEqual([name, true]);
         }
       });
