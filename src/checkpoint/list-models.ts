@@ -1,6 +1,7 @@
 // The models that can be served without naming a path: the embedded one and what lies usable in the Hugging Face cache.
 
 import { statSync } from 'node:fs';
+import { basename } from 'node:path';
 import { PagodaError } from '../errors.ts';
 import { findFiles, listGgufChoices, tagOf } from './gguf-choice.ts';
 import { cachedRepositories, type Environment, findSnapshot, hubCacheFolder } from './hub-cache.ts';
@@ -55,14 +56,13 @@ function modelsOf(cache: string, repository: string): ListedModel[] {
     const numBytes = shards.reduce((sum, path) => sum + statSync(path).size, 0);
     models.push({ name: repository, format: 'safetensors', quant: null, numBytes, path: folder });
   }
-  for (const { tag, path, name, numBytes } of listGgufChoices(folder)) {
-    models.push({
-      name: `${repository}:${tag ?? name.replace(/\.gguf$/i, '')}`,
-      format: 'gguf',
-      quant: tag?.toUpperCase() ?? null,
-      numBytes,
-      path,
-    });
+  const choices = listGgufChoices(folder);
+  for (const { tag, path, name, numBytes } of choices) {
+    // A tag that two files share chooses neither; the file's own name does.
+    const sharing = choices.filter((other) => other.tag?.toUpperCase() === tag?.toUpperCase());
+    const chosen = tag !== null && sharing.length === 1 ? tag : basename(name).replace(/\.gguf$/i, '');
+    const quant = tag?.toUpperCase() ?? null;
+    models.push({ name: `${repository}:${chosen}`, format: 'gguf', quant, numBytes, path });
   }
   return models;
 }

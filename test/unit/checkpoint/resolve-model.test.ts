@@ -252,6 +252,7 @@ describe('files and folders', () => {
     expect(names[0]).toBe('pagoda-mini');
     expect(names).toContain('acme/many-gguf:q4_k_m');
     expect(names).toContain('acme/hf');
+    expect(names).toContain('acme/twins:a-Q8_0');
     expect(names.some((name) => /mmproj|imatrix|vision/.test(name))).toBe(false);
     for (const { name, format, path, numBytes } of models.slice(1)) {
       const checkpoint = openModel(name, { env });
