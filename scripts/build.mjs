@@ -1,12 +1,11 @@
 // Builds everything a clone needs: TypeScript to dist/, C++ kernels to build/pagoda.node. Needs Node and, for the kernels, a
 // C++17 compiler; without one it says so once and the reference device is used. Only what changed is built again.
-import { spawn, spawnSync } from 'node:child_process';
+import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { availableParallelism } from 'node:os';
-import { join, relative } from 'node:path';
-import { findCompiler, instructionSetFlags, isMac, languageFlags, nativeFiles, root } from './native-sources.mjs';
+import { join } from 'node:path';
+import { compileAll, findCompiler, isMac, languageFlags, nativeFiles, root, runCompiler } from './native-sources.mjs';
 
 const buildDir = join(root, 'build');
 const addon = join(buildDir, 'pagoda.node');
@@ -39,66 +38,36 @@ async function buildNative() {
   const sanitize = process.env.PAGODA_SANITIZE
     ? [`-fsanitize=${process.env.PAGODA_SANITIZE}`, '-fno-omit-frame-pointer', '-g']
     : [];
-  const headerHash = createHash('sha256');
-  for (const file of nativeFiles(['.h'])) headerHash.update(readFileSync(file));
-  const headerDigest = headerHash.digest('hex');
-  const objectDir = join(buildDir, 'obj');
-  mkdirSync(objectDir, { recursive: true });
-  const jobs = [];
-  const objects = [];
-  for (const source of sources) {
-    const name = relative(join(root, 'native'), source).replaceAll(/[\\/]/g, '-');
-    const flags = [...common, ...sanitize, ...instructionSetFlags(source), '-I', headers, '-I', join(root, 'native')];
-    const key = createHash('sha256')
-      .update(compiler.version)
-      .update(flags.slice(0, -3).join(' '))
-      .update(headerDigest)
-      .update(readFileSync(source))
-      .digest('hex')
-      .slice(0, 24);
-    const object = join(objectDir, `${name}.${key}.o`);
-    objects.push(object);
-    if (!existsSync(object)) jobs.push({ source, object, flags });
-  }
-  const linkKey = createHash('sha256').update(objects.join('\n')).digest('hex');
+  const started = Date.now();
+  let numCompiled = 0;
+  const objects = await compileAll(compiler, sources, {
+    objectDir: join(buildDir, 'obj'),
+    flags: [...common, ...sanitize],
+    includes: [headers, join(root, 'native')],
+    onStart: (numFiles) => {
+      numCompiled = numFiles;
+      process.stderr.write(
+        `Building the native kernels with ${compiler.version} (${numFiles} of ${sources.length} files)…\n`,
+      );
+    },
+  });
+  const linkKey = createHash('sha256')
+    .update([...objects.values()].join('\n'))
+    .digest('hex');
   const stamp = join(buildDir, 'pagoda.node.key');
   if (existsSync(addon) && existsSync(stamp) && readFileSync(stamp, 'utf8') === linkKey) return;
-  const started = Date.now();
-  process.stderr.write(
-    `Building the native kernels with ${compiler.version} (${jobs.length} of ${sources.length} files)…\n`,
-  );
-  const run = (args) =>
-    new Promise((resolve, reject) => {
-      const child = spawn(compiler.name, args, { stdio: ['ignore', 'inherit', 'inherit'] });
-      child.on('error', reject);
-      child.on('exit', (code) =>
-        code === 0 ? resolve() : reject(new Error(`${compiler.name} failed on ${args.at(-1)}`)),
-      );
-    });
-  const queue = [...jobs];
-  const worker = async () => {
-    for (let job = queue.shift(); job; job = queue.shift()) {
-      const temporary = `${job.object}.${process.pid}.tmp`;
-      await run([...job.flags, '-c', '-o', temporary, job.source]);
-      renameSync(temporary, job.object);
-    }
-  };
-  await Promise.all(Array.from({ length: Math.min(availableParallelism(), 8) }, worker));
   const temporary = `${addon}.${process.pid}.tmp`;
-  await run([
+  await runCompiler(compiler, [
     ...sanitize,
     '-shared',
     ...(isMac ? ['-undefined', 'dynamic_lookup'] : ['-pthread', '-Wl,-z,relro,-z,now,-z,noexecstack']),
     '-o',
     temporary,
-    ...objects,
+    ...objects.values(),
   ]);
   renameSync(temporary, addon);
   writeFileSync(stamp, linkKey);
-  const current = new Set(objects);
-  for (const file of readdirSync(objectDir))
-    if (file.endsWith('.o') && !current.has(join(objectDir, file))) rmSync(join(objectDir, file), { force: true });
-  process.stderr.write(`Native kernels built in ${((Date.now() - started) / 1000).toFixed(1)} s.\n`);
+  if (numCompiled > 0) process.stderr.write(`Native kernels built in ${((Date.now() - started) / 1000).toFixed(1)} s.\n`);
 }
 
 function buildTypeScript() {

@@ -1,7 +1,10 @@
-// What builds the C++ sources: the compiler, the flags of each file, the list of files. Shared by build.mjs and test-native.mjs.
-import { spawnSync } from 'node:child_process';
-import { readdirSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+// What builds the C++ sources: the compiler, the flags of each file, the list of files, and compilation itself, of what changed
+// only. Shared by build.mjs and test-native.mjs.
+import { spawn, spawnSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync } from 'node:fs';
+import { availableParallelism } from 'node:os';
+import { dirname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 export const root = join(dirname(fileURLToPath(import.meta.url)), '..');
@@ -65,4 +68,58 @@ export function nativeFiles(extensions) {
   };
   walk(join(root, 'native'));
   return found.sort();
+}
+
+/** Runs the compiler; rejects when it fails. */
+export function runCompiler(compiler, args) {
+  return new Promise((resolve, reject) => {
+    const child = spawn(compiler.name, args, { stdio: ['ignore', 'inherit', 'inherit'] });
+    child.on('error', reject);
+    child.on('exit', (code) =>
+      code === 0 ? resolve() : reject(new Error(`${compiler.name} failed on ${args.at(-1)}`)),
+    );
+  });
+}
+
+/** The source and every header of ours that it includes, directly or not. */
+function withHeaders(source, seen = new Set()) {
+  if (seen.has(source) || !existsSync(source)) return seen;
+  seen.add(source);
+  for (const [, name] of readFileSync(source, 'utf8').matchAll(/^\s*#\s*include\s+"([^"]+)"/gm)) {
+    withHeaders(join(dirname(source), name), seen);
+    withHeaders(join(root, 'native', name), seen);
+  }
+  return seen;
+}
+
+/**
+ * Compiles what has no up-to-date object in `objectDir`, removes the objects of older versions, and returns the object of each
+ * source. An object's name holds a hash of the compiler, the flags, the source and its headers. `onStart` hears how many files
+ * there are to do, when there are any.
+ */
+export async function compileAll(compiler, sources, { objectDir, flags, includes, onStart = () => {} }) {
+  mkdirSync(objectDir, { recursive: true });
+  const jobs = sources.map((source) => {
+    const ownFlags = [...flags, ...instructionSetFlags(source)];
+    const hash = createHash('sha256').update(compiler.version).update(ownFlags.join(' '));
+    for (const file of [...withHeaders(source)].sort()) hash.update(readFileSync(file));
+    const name = relative(join(root, 'native'), source).replaceAll(/[\\/]/g, '-');
+    return { source, ownFlags, object: join(objectDir, `${name}.${hash.digest('hex').slice(0, 24)}.o`) };
+  });
+  const queue = jobs.filter((job) => !existsSync(job.object));
+  if (queue.length > 0) onStart(queue.length);
+  const worker = async () => {
+    for (let job = queue.shift(); job; job = queue.shift()) {
+      const temporary = `${job.object}.${process.pid}.tmp`;
+      const includeFlags = includes.flatMap((folder) => ['-I', folder]);
+      await runCompiler(compiler, [...job.ownFlags, ...includeFlags, '-c', '-o', temporary, job.source]);
+      renameSync(temporary, job.object);
+    }
+  };
+  await Promise.all(Array.from({ length: Math.min(availableParallelism(), 8) }, worker));
+  const current = new Set(jobs.map((job) => job.object));
+  for (const file of readdirSync(objectDir)) {
+    if (file.endsWith('.o') && !current.has(join(objectDir, file))) rmSync(join(objectDir, file), { force: true });
+  }
+  return new Map(jobs.map((job) => [job.source, job.object]));
 }
