@@ -59,7 +59,7 @@ export function addCompleteCommand(program: Command, io: CliIo): void {
     .option('--presence-penalty <x>', 'from -2 to 2')
     .option('--frequency-penalty <x>', 'from -2 to 2')
     .option('--repetition-penalty <x>', 'above 0; 1 = off')
-    .option('--seed <n>', 'the same seed gives the same text (default: random)')
+    .option('--seed <n>', 'the same seed gives the same text', '0')
     .option('--stop <text...>', 'end before any of these texts')
     .option('--ignore-eos', 'go on after end tokens')
     .option('--show-steps', 'show every step: what went in, the KV length, the five best candidates, what was chosen')

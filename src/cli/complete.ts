@@ -13,6 +13,8 @@ import { loadBar } from './load-progress.ts';
 import { StepTable } from './step-table.ts';
 
 const DEFAULT_MAX_TOKENS = 64;
+/** The same command prints the same text, as with vLLM's offline engine, whose default seed this is. */
+const DEFAULT_SEED = 0n;
 const NUM_CANDIDATES = 5;
 const INTERRUPTED = 130;
 
@@ -132,7 +134,7 @@ function samplingOf(flags: CompleteFlags): SamplingInput {
     presencePenalty: number('presence-penalty', flags.presencePenalty),
     frequencyPenalty: number('frequency-penalty', flags.frequencyPenalty),
     repetitionPenalty: number('repetition-penalty', flags.repetitionPenalty),
-    seed: flags.seed === undefined ? undefined : BigInt(flags.seed),
+    seed: flags.seed === undefined ? DEFAULT_SEED : BigInt(flags.seed),
     stop: flags.stop,
     ignoreEos: flags.ignoreEos,
     logprobs: flags.showSteps === true ? NUM_CANDIDATES : undefined,
