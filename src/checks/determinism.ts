@@ -4,8 +4,11 @@
 
 import { existsSync } from 'node:fs';
 import { join, resolve } from 'node:path';
+import type { TokenLogprob } from '../core/request.ts';
 import type { SamplingParams } from '../core/sampling-params.ts';
 import type { EngineOptions } from '../engine/engine-options.ts';
+import { LLM } from '../engine/llm.ts';
+import type { TextDelta } from '../engine/text-generation.ts';
 import { type CheckOutput, type CheckRequest, EngineRun } from './engine-runs.ts';
 import { Gates } from './gates.ts';
 import { availableCpuPaths } from './paths.ts';
@@ -125,6 +128,41 @@ async function checkModel(
   }
 }
 
+/** The same requests through the public class, all at once: streamed piece by piece, and as whole results. */
+async function checkStreaming(label: string, base: Partial<EngineOptions>, isa: string | null): Promise<void> {
+  if (isa !== null) process.env.PAGODA_CPU_ISA = isa;
+  const llm = await LLM.load(base);
+  try {
+    const requests = mixedRequests(Math.min(llm.info.vocabSize, 4096));
+    const streams = await Promise.all(
+      requests.map(async ({ promptTokenIds, sampling }) => {
+        const deltas: TextDelta[] = [];
+        for await (const delta of llm.stream(promptTokenIds, sampling)) deltas.push(delta);
+        return {
+          numDeltas: deltas.length,
+          text: deltas.map((delta) => delta.text).join(''),
+          tokens: JSON.stringify(deltas.flatMap((delta) => pairs([delta.tokenIds, delta.logprobs]))),
+        };
+      }),
+    );
+    let numEqual = 0;
+    for (const [i, { promptTokenIds, sampling }] of requests.entries()) {
+      const [result] = await llm.generate(promptTokenIds, sampling);
+      const { text, tokenIds, logprobs } = result!.outputs[0]!;
+      if (streams[i]!.text === text && streams[i]!.tokens === JSON.stringify(pairs([tokenIds, logprobs]))) numEqual++;
+    }
+    gates.equal(`${label}, streamed together: texts, ids and logprobs equal to whole results alone`, numEqual, NUM_REQUESTS);
+    gates.note(`${streams.reduce((sum, { numDeltas }) => sum + numDeltas, 0)} pieces were streamed`);
+  } finally {
+    await llm.dispose();
+  }
+}
+
+/** Each token id with its logprobs. */
+function pairs([tokenIds, logprobs]: readonly [readonly number[], readonly TokenLogprob[] | null]): unknown[] {
+  return tokenIds.map((id, i) => [id, logprobs?.[i] ?? null]);
+}
+
 const shared = process.env.PAGODA_SHARED ?? resolve(import.meta.dirname, '../../../shared');
 const smollm2 = join(shared, 'models/smollm2-135m-instruct/SmolLM2-135M-Instruct.Q4_1.gguf');
 const paths = availableCpuPaths();
@@ -135,6 +173,7 @@ if (paths.length === 0) {
 }
 for (const [i, { name, isa }] of paths.entries()) {
   await checkModel(`${name}, pagoda-mini`, { device: 'cpu', maxModelLen: 1024 }, { isa, small: i > 0 });
+  if (i === 0) await checkStreaming(`${name}, pagoda-mini`, { device: 'cpu', maxModelLen: 1024 }, isa);
 }
 if (paths.length > 0 && !process.argv.includes('--quick')) {
   if (existsSync(smollm2)) {

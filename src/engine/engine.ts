@@ -112,6 +112,7 @@ export class Engine {
       while (!(this.#isClosing && this.#openIds.size === 0 && this.#running === null)) {
         if (!(await this.step())) await this.#idle();
       }
+      this.#tellDevice(null);
     } catch (error) {
       await this.#fail(error);
     }
