@@ -1,0 +1,44 @@
+// `pagoda simulate`: flags only.
+
+import type { Command } from 'commander';
+import { ROUTING_POLICIES } from '../sim/router.ts';
+import type { CliIo } from './cli-io.ts';
+import { addDeploymentFlags } from './deployment-flags.ts';
+import { addWorkloadFlags, type WorkloadFlags } from './workload-flags.ts';
+
+export interface SimulateFlags extends WorkloadFlags {
+  readonly routing?: string;
+  readonly ttft?: string;
+  readonly tpot?: string;
+  readonly e2e?: string;
+  /** One per --compare; true = the default flags. */
+  readonly compare?: ReadonlyArray<string | true>;
+  readonly timeline?: string;
+  readonly html?: string;
+  readonly json?: boolean;
+}
+
+export function addSimulateCommand(program: Command, io: CliIo): void {
+  const command = program
+    .command('simulate')
+    .description('Replay a workload on the real scheduler and a modelled device: what a load test would say, and why');
+  addDeploymentFlags(command);
+  addWorkloadFlags(command);
+  command
+    .option('--routing <policy>', `how requests are dealt out to replicas: ${ROUTING_POLICIES.join(', ')} (default: least-loaded)`)
+    .option('--ttft <time>', 'target of the time to first token, like 1.5s; goodput counts who met all targets')
+    .option('--tpot <time>', 'target of the time per output token, like 50ms')
+    .option('--e2e <time>', 'target of the whole request')
+    .option(
+      '--compare [flags]',
+      'beside it, the same model and GPUs with default flags; --compare="--max-num-seqs 64" with these changed; may be repeated',
+      (value: string | true, before: ReadonlyArray<string | true> = []) => [...before, value],
+    )
+    .option('--timeline <file.json>', "every step and request for ui.perfetto.dev or chrome://tracing")
+    .option('--html <file.html>', 'one self-contained page with charts')
+    .option('--json', 'print JSON')
+    .action(async (model: string | undefined, flags: SimulateFlags) => {
+      const { simulateCommand } = await import('./simulate.ts');
+      await simulateCommand(command, model, flags, io);
+    });
+}
