@@ -10,6 +10,7 @@ import { addCompleteCommand } from './complete-flags.ts';
 import { addInspectCommand } from './inspect-flags.ts';
 import { addListCommand } from './list-flags.ts';
 import { addServeCommand } from './serve-flags.ts';
+import { addSimulateCommand } from './simulate-flags.ts';
 
 /** What the user can put right by changing the command line, the configuration or the model. */
 const USAGE_CODES: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
@@ -49,6 +50,7 @@ function buildProgram(io: CliIo): Command {
   addInspectCommand(program, io);
   addListCommand(program, io);
   addBenchCommand(program, io);
+  addSimulateCommand(program, io);
   return program;
 }
 
