@@ -1,0 +1,52 @@
+// npm run validate: recomputes every published figure that planner and simulator are held against, and writes
+// docs/validation.md. Exit code 1 when a gate fails. `--only NAME[,NAME]` runs some parts and writes nothing. Needs the reference data.
+
+import { existsSync, writeFileSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { Gates } from './gates.ts';
+import { validateLatency } from './validate-latency.ts';
+import { validatePlanner } from './validate-planner.ts';
+import { validateServing } from './validate-serving.ts';
+import type { ReportTable, ValidationPart } from './validation-part.ts';
+
+const PARTS: readonly ValidationPart[] = [validatePlanner, validateServing, validateLatency];
+
+const root = resolve(import.meta.dirname, '../..');
+const sharedRoot = process.env.PAGODA_SHARED ?? join(root, '../shared');
+if (!existsSync(join(sharedRoot, 'planning'))) {
+  process.stderr.write('The reference data are not here: set PAGODA_SHARED to their folder.\n');
+  process.exit(2);
+}
+
+const at = process.argv.indexOf('--only');
+const only = at === -1 ? null : (process.argv[at + 1] ?? '').split(',');
+const unknown = only?.find((name) => !PARTS.some((part) => part.name === name));
+if (unknown !== undefined) {
+  process.stderr.write(`--only ${unknown}: there are ${PARTS.map(({ name }) => name).join(', ')}\n`);
+  process.exit(2);
+}
+
+const gates = new Gates();
+const tables: ReportTable[] = [];
+for (const part of PARTS) {
+  if (only !== null && !only.includes(part.name)) continue;
+  await part.run({ gates, sharedRoot, add: (table) => tables.push(table) });
+}
+gates.finish();
+if (only === null) writeFileSync(join(root, 'docs/validation.md'), reportText(tables));
+
+function reportText(all: readonly ReportTable[]): string {
+  const cell = (text: string) => text.replaceAll('|', '\\|');
+  const line = (cells: readonly string[]) => `| ${cells.map(cell).join(' | ')} |`;
+  const chapters = all.map(({ title, text, header, rows }) =>
+    [`## ${title}`, '', text, '', line(header), line(header.map(() => '---')), ...rows.map(line), ''].join('\n'),
+  );
+  return [
+    '# Validation',
+    '',
+    'Written by `npm run validate`, which recomputes every figure and fails when a gate fails. The measured values are public;',
+    'each table names its source. docs/planning.md describes the method and its limits.',
+    '',
+    ...chapters,
+  ].join('\n');
+}
