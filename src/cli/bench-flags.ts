@@ -1,6 +1,8 @@
-// `pagoda bench throughput`: flags only.
+// `pagoda bench`: the flags of `throughput`; `latency` and `serve` have files of their own.
 
 import type { Command } from 'commander';
+import { addBenchLatencyCommand } from './bench-latency-flags.ts';
+import { addBenchServeCommand } from './bench-serve-flags.ts';
 import type { CliIo } from './cli-io.ts';
 import { addConfigFlags, configOf, keysOfGroups } from './config-flags.ts';
 
@@ -13,7 +15,9 @@ export interface ThroughputFlags {
 }
 
 export function addBenchCommand(program: Command, io: CliIo): void {
-  const bench = program.command('bench').description('Measure this machine');
+  const bench = program.command('bench').description('Measure this machine, or a running server');
+  addBenchServeCommand(bench, io);
+  addBenchLatencyCommand(bench, io);
   // No sampling defaults and no template: the prompts are random token ids, the choice is greedy.
   const unused = [
     'model',
