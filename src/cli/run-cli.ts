@@ -9,6 +9,7 @@ import { CliExit, type CliIo } from './cli-io.ts';
 import { addCompleteCommand } from './complete-flags.ts';
 import { addInspectCommand } from './inspect-flags.ts';
 import { addListCommand } from './list-flags.ts';
+import { addPlanCommand } from './plan-flags.ts';
 import { addServeCommand } from './serve-flags.ts';
 import { addSimulateCommand } from './simulate-flags.ts';
 
@@ -50,6 +51,7 @@ function buildProgram(io: CliIo): Command {
   addInspectCommand(program, io);
   addListCommand(program, io);
   addBenchCommand(program, io);
+  addPlanCommand(program, io);
   addSimulateCommand(program, io);
   return program;
 }
