@@ -132,17 +132,27 @@ export class Replica {
     if (this.#isCached) this.#writeTokens(plan);
     const progress = this.scheduler.update(plan, this.#sampled, null, now);
     const recorder = this.#recorder;
+    // Sequences that decode together have the same gap: counted once.
+    let gapSeconds = 0;
+    let numEqualGaps = 0;
     for (let i = 0; i < progress.length; i++) {
       const { sequence, finishReason } = progress[i]!;
       const running = this.#bySlot[sequence.slot]!;
       if (sequence.numOutputTokens === 1) {
         recorder.onFirstToken(now - running.live.arrivalSeconds);
       } else {
-        recorder.onGap(now - running.lastTokenSeconds);
+        const gap = now - running.lastTokenSeconds;
+        if (gap !== gapSeconds && numEqualGaps > 0) {
+          recorder.onGaps(gapSeconds, numEqualGaps);
+          numEqualGaps = 0;
+        }
+        gapSeconds = gap;
+        numEqualGaps++;
       }
       running.lastTokenSeconds = now;
       if (finishReason !== null) this.#end(sequence, running.live, now);
     }
+    if (numEqualGaps > 0) recorder.onGaps(gapSeconds, numEqualGaps);
   }
 
   #writeTokens(plan: StepPlan): void {

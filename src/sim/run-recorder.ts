@@ -111,8 +111,9 @@ export class RunRecorder {
     this.ttft.add(seconds);
   }
 
-  onGap(seconds: number): void {
-    this.itl.add(seconds);
+  /** So many sequences got a token this long after their last one. */
+  onGaps(seconds: number, times: number): void {
+    this.itl.addMany(seconds, times);
   }
 
   onRequestEnd(request: EndedRequest): void {
