@@ -1,7 +1,9 @@
 // Memory arithmetic against lines that vLLM printed and figures that papers give (points M1 to M8).
 
+import { capacityRows } from '../plan/capacity.ts';
 import { draftDeployment, fitProblem } from '../plan/resolve-deployment.ts';
 import { findModel } from '../sim/catalogue/find-model.ts';
+import { shapeFromConfig } from '../sim/catalogue/shape-from-config.ts';
 import { type KvCacheDtype, kvBytesPerToken } from '../sim/cost/kv-memory.ts';
 import type { ValidationContext, ValidationPart } from './validation-part.ts';
 
@@ -84,6 +86,20 @@ function llamaOnRtx3090(check: Check): void {
   check('M3', 'refuses to start and names the longest length', names ? 'refused, 23648' : 'no', 'refused, 23648');
 }
 
+const FP8 = { kvDtype: 'fp8', tensorParallelSize: 1 } as const;
+/** Three of four layers have linear attention, which keeps nothing per token. */
+const HYBRID = {
+  model_type: 'qwen3_next',
+  hidden_size: 5120,
+  num_hidden_layers: 64,
+  num_attention_heads: 24,
+  num_key_value_heads: 4,
+  head_dim: 256,
+  intermediate_size: 17408,
+  vocab_size: 248320,
+  full_attention_interval: 4,
+};
+
 function otherLogs(check: Check): void {
   const seventy = draftDeployment({
     model: 'llama-3.1-70b',
@@ -92,11 +108,14 @@ function otherLogs(check: Check): void {
   });
   check('M4', 'Llama-3.1-70B w8a8, blocks in their bytes', seventy.ledger.numBlocks ?? 0, 1381);
   check('M4', 'concurrency at 2,048', concurrency(seventy.ledger.kvTokens, 2048), '10.79x');
-  const hybrid = 2 * 4 * 256 * 16;
-  check('M5', 'Qwen hybrid, 16 of 64 layers attend, fp8: bytes per token', hybrid, 32_768);
+  const hybrid = shapeFromConfig(HYBRID, { name: 'hybrid', weightDtype: 'bf16' });
+  check('M5', 'Qwen hybrid, 16 of 64 layers attend, fp8: bytes per token', kvBytesPerToken(hybrid, FP8), 32_768);
+  check('M5', 'the same on each of two GPUs', kvBytesPerToken(hybrid, { ...FP8, tensorParallelSize: 2 }), 16_384);
   check('M5', 'concurrency at 131,072 of 302,921 tokens', concurrency(302_921, 131_072), '2.31x');
-  const fit = 77_088 / 1000;
-  check('M6', 'Qwen2.5-7B on A10G, 77,088 tokens: requests of 1,000', Math.floor(fit), 77);
+  const seven = draftDeployment({ model: 'qwen2.5-7b', kvCacheMemoryBytes: 77_088 * perToken('qwen2.5-7b'), maxModelLen: 1000 });
+  check('M6', 'Qwen2.5-7B on A10G, tokens in the pool', seven.ledger.kvTokens ?? 0, 77_088);
+  const full = capacityRows(seven, null)?.find(({ name }) => name === 'full')?.numRequests ?? 0;
+  check('M6', 'requests of 1,000 tokens that fit, published 70 to 80', full >= 70 && full <= 80 ? '70 to 80' : String(full), '70 to 80');
 }
 
 function concurrency(tokens: number | null, length: number): string {

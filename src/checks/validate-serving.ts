@@ -37,7 +37,6 @@ export const validateServing: ValidationPart = {
   },
 };
 
-/** `replay` with the same seed gives the same numbers. */
 function setA(context: ValidationContext, points: readonly Point[]): void {
   const { gates } = context;
   const inSample = points.filter(({ osl }) => osl === 1024);
@@ -62,17 +61,17 @@ function setA(context: ValidationContext, points: readonly Point[]): void {
   const outside = points
     .filter(({ osl, tp, concurrency }) => osl === 8192 && tp === 4 && concurrency <= 32)
     .map((point) => replayA(point, ENGINE_PROFILES.vllm, 3));
-  gates.note(
-    `A with 8,192 output tokens, TP 4, never fitted: TPOT ${percent(meanAbsolute(outside.map(tpotError)))}, TTFT ${percent(meanAbsolute(outside.map(ttftError)))}`,
-  );
+  const outsideError = round(meanAbsolute(outside.map(tpotError)));
+  gates.atMost('A with 8,192 output tokens, TP 4, never fitted: TPOT, mean error', outsideError, 0.07);
   context.add({
     title: 'Set A: Llama-3.1-70B FP8 on H100 and H200, vLLM 0.11 (InferenceX, 2025-10-29)',
     text: [
       'Closed loop, lengths uniform in [0.8 L, L], ten prompts per user, no prefix cache, budget 8,192. Mean values; full-cache',
-      `rows included. ${heldOut} With 8,192 output tokens (never fitted, TP 4, up to 32 users): TPOT`,
-      `${percent(meanAbsolute(outside.map(tpotError)))}, mean TTFT ${percent(meanAbsolute(outside.map(ttftError)))}.`,
+      `rows included. ${heldOut} With 8,192 output tokens (never fitted, TP 4, up to 32 users) the`,
+      `error of TPOT is ${percent(outsideError)}; those runs are replayed with three prompts per user, so their TTFT, in which the`,
+      'burst at the start then weighs more, is not compared.',
     ].join('\n'),
-    ...pointTable([...replayed, ...outside]),
+    ...pointTable(replayed),
   });
 }
 

@@ -5,11 +5,25 @@ import { existsSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { Gates } from './gates.ts';
 import { validateLatency } from './validate-latency.ts';
+import { validatePaging } from './validate-paging.ts';
 import { validatePlanner } from './validate-planner.ts';
+import { validateSarathi } from './validate-sarathi.ts';
 import { validateServing } from './validate-serving.ts';
+import { validateStories } from './validate-stories.ts';
+import { validateWatermark } from './validate-watermark.ts';
+import { validateWorkload } from './validate-workload.ts';
 import type { ReportTable, ValidationPart } from './validation-part.ts';
 
-const PARTS: readonly ValidationPart[] = [validatePlanner, validateServing, validateLatency];
+const PARTS: readonly ValidationPart[] = [
+  validatePlanner,
+  validateServing,
+  validateLatency,
+  validatePaging,
+  validateSarathi,
+  validateStories,
+  validateWatermark,
+  validateWorkload,
+];
 
 const root = resolve(import.meta.dirname, '../..');
 const sharedRoot = process.env.PAGODA_SHARED ?? join(root, '../shared');

@@ -3,14 +3,18 @@
 
 import { PagodaError } from '../errors.ts';
 import { findModel, type FoundModel } from '../sim/catalogue/find-model.ts';
-import { type GpuSpec, parseGpus } from '../sim/catalogue/gpus.ts';
+import type { GpuSpec } from '../sim/catalogue/gpus.ts';
 import type { WeightDtype } from '../sim/catalogue/model-shape.ts';
 import { ENGINE_PROFILES, type EngineProfile, type EngineProfileName } from '../sim/cost/engine-profile.ts';
+import { LinearStepCost } from '../sim/cost/linear-step-cost.ts';
 import { blocksOfSequence, type KvCacheDtype, longestSequence } from '../sim/cost/kv-memory.ts';
 import { type MemoryLedger, memoryLedger } from '../sim/cost/memory-ledger.ts';
 import { RooflineCost } from '../sim/cost/roofline-cost.ts';
 import type { Deployment, SchedulerFlags } from '../sim/deployment.ts';
 import type { StepCost } from '../sim/step-cost.ts';
+import { type Calibration, type DeviceCalibration, readCalibration } from './calibration-file.ts';
+import { checkRequestNumbers } from './check-request.ts';
+import { type Placement, placement } from './placement.ts';
 
 /** Null or absent = not said. Numbers are parsed already; names are not yet looked up. */
 export interface DeploymentRequest {
@@ -38,6 +42,8 @@ export interface DeploymentRequest {
   readonly kvAllocation?: 'paged' | 'static' | null;
   readonly enforceEager?: boolean | null;
   readonly engineProfile?: EngineProfileName | null;
+  /** A file of `pagoda calibrate`: constants of the engine, or a measured device that takes the place of GPUs. */
+  readonly calibration?: string | null;
 }
 
 export interface ResolvedDeployment {
@@ -59,7 +65,6 @@ export interface ResolvedDeployment {
 
 const DEFAULT_UTILIZATION = 0.9;
 const DEFAULT_BLOCK_SIZE = 16;
-const MAX_MODEL_LEN = 16_777_216;
 
 /** Throws `bad_config`, or `out_of_memory` when the weights or one full-length request do not fit. */
 export function resolveDeployment(request: DeploymentRequest): ResolvedDeployment {
@@ -71,7 +76,9 @@ export function resolveDeployment(request: DeploymentRequest): ResolvedDeploymen
 
 /** The same, but what does not fit is left for `fitProblem` to say: a planner shows the ledger first. */
 export function draftDeployment(request: DeploymentRequest): ResolvedDeployment {
-  checkNumbers(request);
+  checkRequestNumbers(request);
+  const calibration = readCalibrationOf(request);
+  if (calibration?.kind === 'device') return measuredDeployment(request, calibration);
   const found = findModel(request.model);
   const { shape } = found;
   const place = placement(request, found);
@@ -79,7 +86,7 @@ export function draftDeployment(request: DeploymentRequest): ResolvedDeployment 
   const weightDtype = request.weightDtype ?? shape.weightDtype;
   const kvDtype = request.kvCacheDtype ?? 'bf16';
   const isEager = request.enforceEager ?? false;
-  const engine = ENGINE_PROFILES[request.engineProfile ?? 'vllm'];
+  const engine = calibration?.engine ?? ENGINE_PROFILES[request.engineProfile ?? 'vllm'];
   const parallelism = { tensorParallelSize, pipelineParallelSize };
   const blockSize = request.blockSize ?? DEFAULT_BLOCK_SIZE;
   const draftFlags = schedulerFlags(request, gpu, shape.contextLength);
@@ -115,6 +122,36 @@ export function draftDeployment(request: DeploymentRequest): ResolvedDeployment 
   return { ...place, deployment, found, weightDtype, kvDtype, engine, isEager, ledger, notes };
 }
 
+function readCalibrationOf({ calibration, gpu, engineProfile }: DeploymentRequest): Calibration | null {
+  if (calibration === null || calibration === undefined) return null;
+  const read = readCalibration(calibration);
+  const refused = read.kind === 'device' ? ['--gpu', gpu] : ['--engine-profile', engineProfile];
+  if ((refused[1] ?? null) === null) return read;
+  throw new PagodaError('bad_config', `--calibration ${calibration} holds a ${read.kind}: leave ${refused[0]} out.`, {
+    param: '--calibration',
+  });
+}
+
+/** A device that was measured with its own pool and limits; flags win over them. */
+function measuredDeployment(request: DeploymentRequest, calibration: DeviceCalibration): ResolvedDeployment {
+  const { maxNumSeqs, maxNumBatchedTokens, maxModelLen, blockSize, numBlocks } = calibration;
+  const asked = request.maxNumSeqs ?? maxNumSeqs;
+  const resolved = draftDeployment({
+    ...request,
+    calibration: null,
+    maxNumSeqs: asked,
+    maxNumBatchedTokens: request.maxNumBatchedTokens ?? Math.max(asked, maxNumBatchedTokens),
+    maxModelLen: request.maxModelLen ?? maxModelLen,
+    blockSize: request.blockSize ?? blockSize,
+    numGpuBlocksOverride:
+      request.kvCacheMemoryBytes == null ? (request.numGpuBlocksOverride ?? numBlocks) : (request.numGpuBlocksOverride ?? null),
+  });
+  const cost = new LinearStepCost(calibration.prices, calibration.requestSeconds);
+  const { deployment } = resolved;
+  const name = `${deployment.name} on ${calibration.device}`;
+  return { ...resolved, deployment: { ...deployment, name, cost } };
+}
+
 /** Why the deployment cannot start, as vLLM would refuse; null when it can. */
 export function fitProblem({ deployment, ledger, found, gpu }: ResolvedDeployment): PagodaError | null {
   const { flags } = deployment;
@@ -139,65 +176,6 @@ export function fitProblem({ deployment, ledger, found, gpu }: ResolvedDeploymen
 export function nonKvBytes(ledger: MemoryLedger): number {
   return (
     ledger.weightBytes + ledger.activationBytes + ledger.communicationBytes + ledger.runtimeBytes + ledger.graphBytes
-  );
-}
-
-interface Placement {
-  readonly gpu: GpuSpec | null;
-  readonly numGpus: number;
-  readonly tensorParallelSize: number;
-  readonly pipelineParallelSize: number;
-  readonly numReplicas: number;
-  readonly notes: readonly string[];
-}
-
-function placement(request: DeploymentRequest, { shape }: FoundModel): Placement {
-  const tensorParallelSize = request.tensorParallelSize ?? 1;
-  const pipelineParallelSize = request.pipelineParallelSize ?? 1;
-  checkTensorParallel(tensorParallelSize, shape.numHeads, shape.numKvHeads);
-  if (pipelineParallelSize > shape.numLayers) {
-    throw new PagodaError(
-      'bad_config',
-      `--pipeline-parallel-size ${pipelineParallelSize}: ${shape.name} has ${shape.numLayers} layers, so at most ${shape.numLayers} stages.`,
-      { param: '--pipeline-parallel-size' },
-    );
-  }
-  const perReplica = tensorParallelSize * pipelineParallelSize;
-  if (request.gpu === null || request.gpu === undefined) {
-    const numReplicas = request.dataParallelSize ?? 1;
-    const numGpus = perReplica * numReplicas;
-    return { gpu: null, numGpus, tensorParallelSize, pipelineParallelSize, numReplicas, notes: [] };
-  }
-  const { gpu, count } = parseGpus(request.gpu);
-  const numReplicas = request.dataParallelSize ?? Math.max(1, Math.floor(count / perReplica));
-  if (perReplica * numReplicas > count) {
-    throw new PagodaError(
-      'bad_config',
-      `--gpu ${request.gpu}: tensor parallel ${tensorParallelSize} x pipeline parallel ${pipelineParallelSize} x ${numReplicas} replicas need ${perReplica * numReplicas} GPUs; give --gpu ${gpu.name}:${perReplica * numReplicas} or smaller sizes.`,
-      { param: '--gpu' },
-    );
-  }
-  const numUsed = perReplica * numReplicas;
-  const notes: string[] = [];
-  if (numUsed < count) notes.push(`${count - numUsed} of ${count} GPUs are not used.`);
-  if (request.dataParallelSize === undefined || request.dataParallelSize === null) {
-    if (numReplicas > 1) notes.push(`${count} GPUs hold ${numReplicas} replicas (--data-parallel-size ${numReplicas}).`);
-  }
-  return { gpu, numGpus: count, tensorParallelSize, pipelineParallelSize, numReplicas, notes };
-}
-
-/** Heads are dealt out evenly. */
-function checkTensorParallel(tp: number, numHeads: number, numKvHeads: number): void {
-  const works = (size: number) => numHeads % size === 0 && (numKvHeads % size === 0 || size % numKvHeads === 0);
-  if (works(tp)) return;
-  let nearest = 1;
-  for (let size = 1; size <= numHeads; size++) {
-    if (works(size) && Math.abs(size - tp) <= Math.abs(nearest - tp)) nearest = size;
-  }
-  throw new PagodaError(
-    'bad_config',
-    `--tensor-parallel-size ${tp}: must divide the model's ${numHeads} attention heads (${numKvHeads} KV heads); the nearest size is ${nearest}.`,
-    { param: '--tensor-parallel-size' },
   );
 }
 
@@ -280,37 +258,4 @@ class UnknownCost implements StepCost {
 
 function gib(bytes: number): string {
   return (bytes / 2 ** 30).toFixed(2);
-}
-
-/** Ranges of plain numbers; combinations are checked where they are used. */
-function checkNumbers(request: DeploymentRequest): void {
-  const count = (flag: string, value: number | null | undefined, min: number, max: number) => {
-    if (value === null || value === undefined) return;
-    if (Number.isSafeInteger(value) && value >= min && value <= max) return;
-    const nearest = Number.isFinite(value) ? Math.min(max, Math.max(min, Math.round(value))) : min;
-    throw new PagodaError('bad_config', `${flag} must be a whole number from ${min} to ${max}, got ${value}; the nearest is ${nearest}.`, {
-      param: flag,
-    });
-  };
-  const { maxModelLen, gpuMemoryUtilization: utilization, watermark } = request;
-  count('--tensor-parallel-size', request.tensorParallelSize, 1, 1024);
-  count('--pipeline-parallel-size', request.pipelineParallelSize, 1, 1024);
-  count('--data-parallel-size', request.dataParallelSize, 1, 4096);
-  count('--kv-cache-memory-bytes', request.kvCacheMemoryBytes, 1, Number.MAX_SAFE_INTEGER);
-  count('--num-gpu-blocks-override', request.numGpuBlocksOverride, 1, 2 ** 31 - 1);
-  count('--max-num-seqs', request.maxNumSeqs, 1, 65_536);
-  count('--max-num-batched-tokens', request.maxNumBatchedTokens, 1, 16_777_216);
-  count('--chunked-prefill-size', request.chunkedPrefillSize, 1, 16_777_216);
-  count('--block-size', request.blockSize, 1, 1024);
-  if (typeof maxModelLen === 'number') count('--max-model-len', maxModelLen, 2, MAX_MODEL_LEN);
-  if (utilization !== null && utilization !== undefined && !(utilization > 0 && utilization <= 1)) {
-    throw new PagodaError('bad_config', `--gpu-memory-utilization must be above 0 and up to 1, got ${utilization}; the default is 0.9.`, {
-      param: '--gpu-memory-utilization',
-    });
-  }
-  if (watermark !== null && watermark !== undefined && !(watermark >= 0 && watermark < 1)) {
-    throw new PagodaError('bad_config', `--watermark must be from 0 up to, but not including, 1, got ${watermark}; the default is 0.`, {
-      param: '--watermark',
-    });
-  }
 }

@@ -16,12 +16,11 @@ export interface CalibrationRow {
 
 /**
  * `profile` with constants that make the relative errors of the time per token smallest (sum of squares), none below 0, and
- * the median of what is missing in the time to the first token. Throws `bad_config` on fewer than two rows.
+ * the median of what is missing in the time to the first token. Throws `bad_config` without rows.
  */
 export function fitEngineProfile(profile: EngineProfile, rows: readonly CalibrationRow[]): EngineProfile {
   const usable = rows.filter((row) => row.measuredTpotSeconds > 0 && Number.isFinite(row.predictedTpotSeconds));
-  if (usable.length < 2)
-    throw new PagodaError('bad_config', `A calibration needs at least two measured runs, got ${usable.length}.`);
+  if (usable.length === 0) throw new PagodaError('bad_config', 'A calibration needs a measured run, and there is none.');
   const { step, sequence } = leastSquares(profile, usable);
   const tokenSeconds = (numSequences: number) =>
     step - profile.stepSeconds + (sequence - profile.sequenceSeconds) * numSequences;

@@ -106,7 +106,11 @@ describe('calibration', () => {
     expect(fitted.stepSeconds).toBeCloseTo(truth.step, 9);
     expect(fitted.sequenceSeconds).toBeCloseTo(truth.sequence, 9);
     expect(fitted.requestSeconds).toBeCloseTo(truth.request, 9);
-    expect(() => fitEngineProfile(ENGINE_PROFILES.vllm, rows.slice(0, 1))).toThrow(/two measured runs/);
+    // One batch size cannot tell the two apart: what is missing goes to the step.
+    const single = fitEngineProfile(ENGINE_PROFILES.vllm, rows.slice(2, 3));
+    expect(single.sequenceSeconds).toBe(30e-6);
+    expect(single.stepSeconds + 16 * 30e-6).toBeCloseTo(truth.step + 16 * truth.sequence, 9);
+    expect(() => fitEngineProfile(ENGINE_PROFILES.vllm, [])).toThrow(/there is none/);
     // Faster than nothing is not possible.
     const faster = rows.map((row) => ({ ...row, measuredTpotSeconds: 0.005 }));
     expect(fitEngineProfile(ENGINE_PROFILES.vllm, faster)).toMatchObject({ stepSeconds: 0, sequenceSeconds: 0 });
