@@ -75,9 +75,9 @@ function configurationsOf(request: DeploymentRequest, { compare = [] }: Simulate
   return configurations;
 }
 
-/** Nothing but what is deployed and on how many GPUs; these are used as the engine would by itself. */
+/** `vllm serve MODEL` and nothing more on the same machine: it takes one GPU, however many there are. */
 function defaultsOf({ model, gpu, engineProfile }: DeploymentRequest): DeploymentRequest {
-  return { model, gpu: gpu ?? null, engineProfile: engineProfile ?? null };
+  return { model, gpu: gpu ?? null, dataParallelSize: 1, engineProfile: engineProfile ?? null };
 }
 
 interface RunOptions extends SimulationOptions {
@@ -111,6 +111,11 @@ async function runOne({ label, resolved }: Configuration, workload: Workload, ru
   }
   const result = simulation.result();
   if (result.summary.numCompleted > 0) return result;
+  if (result.summary.numFailed === 0) {
+    throw new PagodaError('bad_config', 'The workload has no requests: give a longer --duration or a higher --rate.', {
+      param: '--duration',
+    });
+  }
   throw new PagodaError(
     'bad_config',
     `No request of the workload can be served by ${deployment.name}. The first refusal: ${result.firstRefusal ?? 'none'}`,

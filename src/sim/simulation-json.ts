@@ -1,5 +1,5 @@
-// The results of simulations as JSON: snake_case names that end in their units, one object per configuration. The schema is part of
-// docs/planning.md; names are only ever added.
+// The results of simulations as JSON: snake_case names that end in their units, one object per configuration. The schema stands in
+// docs/simulate.md; names are only ever added.
 
 import type { LatencyTargets } from './run-recorder.ts';
 import type { Distribution } from './run-summary.ts';
