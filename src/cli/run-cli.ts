@@ -7,6 +7,7 @@ import { type ErrorCode, PagodaError } from '../errors.ts';
 import { addBenchCommand } from './bench-flags.ts';
 import { CliExit, type CliIo } from './cli-io.ts';
 import { addCompleteCommand } from './complete-flags.ts';
+import { addDoctorCommand } from './doctor-flags.ts';
 import { addInspectCommand } from './inspect-flags.ts';
 import { addListCommand } from './list-flags.ts';
 import { addPlanCommand } from './plan-flags.ts';
@@ -51,6 +52,7 @@ function buildProgram(io: CliIo): Command {
   addInspectCommand(program, io);
   addListCommand(program, io);
   addBenchCommand(program, io);
+  addDoctorCommand(program, io);
   addPlanCommand(program, io);
   addSimulateCommand(program, io);
   return program;
