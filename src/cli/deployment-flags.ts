@@ -90,6 +90,12 @@ const SPECS: readonly FlagSpec[] = [
     kind: Object.keys(ENGINE_PROFILES),
     help: "what the engine adds to the device's time (default: vllm)",
   },
+  {
+    names: ['calibration'],
+    key: 'calibration',
+    kind: 'text',
+    help: 'file of pagoda calibrate: the constants of an engine, or a measured device instead of --gpu',
+  },
 ];
 
 /** Adds [MODEL], --model and all of these. */

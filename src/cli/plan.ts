@@ -61,7 +61,7 @@ function planInput(command: Command, model: string | undefined, flags: PlanFlags
   };
   const targets: LatencyTargets = { ttftSeconds: time('ttft'), tpotSeconds: time('tpot'), e2eSeconds: time('e2e') };
   const hasTargets = Object.values(targets).some((target) => target !== null);
-  requireWhatIsNeeded(flags, { hasLoad, hasTargets, hasGpu: (request.gpu ?? null) !== null });
+  requireWhatIsNeeded(flags, { hasLoad, hasTargets, hasGpu: (request.gpu ?? request.calibration ?? null) !== null });
   const percentile =
     flags.percentile === undefined ? 'p99' : choiceValue('percentile', flags.percentile, PERCENTILES);
   const sample = sampleFor(flags, hasLoad);

@@ -5,6 +5,7 @@ import { readFileSync } from 'node:fs';
 import { Command, CommanderError } from 'commander';
 import { type ErrorCode, PagodaError } from '../errors.ts';
 import { addBenchCommand } from './bench-flags.ts';
+import { addCalibrateCommand } from './calibrate-flags.ts';
 import { CliExit, type CliIo } from './cli-io.ts';
 import { addCompleteCommand } from './complete-flags.ts';
 import { addDoctorCommand } from './doctor-flags.ts';
@@ -53,6 +54,7 @@ function buildProgram(io: CliIo): Command {
   addListCommand(program, io);
   addBenchCommand(program, io);
   addDoctorCommand(program, io);
+  addCalibrateCommand(program, io);
   addPlanCommand(program, io);
   addSimulateCommand(program, io);
   return program;

@@ -76,8 +76,14 @@ function configurationsOf(request: DeploymentRequest, { compare = [] }: Simulate
 }
 
 /** `vllm serve MODEL` and nothing more on the same machine: it takes one GPU, however many there are. */
-function defaultsOf({ model, gpu, engineProfile }: DeploymentRequest): DeploymentRequest {
-  return { model, gpu: gpu ?? null, dataParallelSize: 1, engineProfile: engineProfile ?? null };
+function defaultsOf({ model, gpu, engineProfile, calibration }: DeploymentRequest): DeploymentRequest {
+  return {
+    model,
+    gpu: gpu ?? null,
+    dataParallelSize: 1,
+    engineProfile: engineProfile ?? null,
+    calibration: calibration ?? null,
+  };
 }
 
 interface RunOptions extends SimulationOptions {
@@ -154,7 +160,7 @@ function optionsOf(flags: SimulateFlags): SimulationOptions {
 
 /** Times come from a GPU's peaks. */
 function requireGpu(request: DeploymentRequest): void {
-  if (request.gpu !== null && request.gpu !== undefined) return;
+  if ((request.gpu ?? request.calibration ?? null) !== null) return;
   throw new PagodaError('bad_config', '--gpu is needed to tell how long steps take, like --gpu a100-80gb:4.', {
     param: '--gpu',
   });

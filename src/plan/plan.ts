@@ -49,7 +49,7 @@ export async function plan(input: PlanInput, options: EvaluateAllOptions): Promi
   const resolved = draftDeployment(request);
   const problem = fitProblem(resolved)?.message ?? null;
   const hasTargets = targets !== NO_TARGETS && Object.values(targets).some((target) => target !== null);
-  const canRun = sample !== null && input.hasLoad && resolved.gpu !== null;
+  const canRun = sample !== null && input.hasLoad && resolved.hasTimes;
   const findsRate = input.wantsMaxRate;
   const evaluation =
     canRun && problem === null

@@ -58,6 +58,8 @@ export interface ResolvedDeployment {
   readonly kvDtype: KvCacheDtype;
   readonly engine: EngineProfile;
   readonly isEager: boolean;
+  /** Whether the cost model knows how long steps take: with a GPU or a measured device. */
+  readonly hasTimes: boolean;
   readonly ledger: MemoryLedger;
   /** One line each: what was chosen for the user, and what is only estimated. */
   readonly notes: readonly string[];
@@ -119,7 +121,7 @@ export function draftDeployment(request: DeploymentRequest): ResolvedDeployment 
     cost,
   };
   const notes = [...found.notes, ...place.notes, ...(gpu?.isFitted === false ? [estimateNote(gpu)] : [])];
-  return { ...place, deployment, found, weightDtype, kvDtype, engine, isEager, ledger, notes };
+  return { ...place, deployment, found, weightDtype, kvDtype, engine, isEager, hasTimes: gpu !== null, ledger, notes };
 }
 
 function readCalibrationOf({ calibration, gpu, engineProfile }: DeploymentRequest): Calibration | null {
@@ -144,12 +146,12 @@ function measuredDeployment(request: DeploymentRequest, calibration: DeviceCalib
     maxModelLen: request.maxModelLen ?? maxModelLen,
     blockSize: request.blockSize ?? blockSize,
     numGpuBlocksOverride:
-      request.kvCacheMemoryBytes == null ? (request.numGpuBlocksOverride ?? numBlocks) : (request.numGpuBlocksOverride ?? null),
+      (request.kvCacheMemoryBytes ?? null) === null ? (request.numGpuBlocksOverride ?? numBlocks) : (request.numGpuBlocksOverride ?? null),
   });
   const cost = new LinearStepCost(calibration.prices, calibration.requestSeconds);
   const { deployment } = resolved;
   const name = `${deployment.name} on ${calibration.device}`;
-  return { ...resolved, deployment: { ...deployment, name, cost } };
+  return { ...resolved, hasTimes: true, deployment: { ...deployment, name, cost } };
 }
 
 /** Why the deployment cannot start, as vLLM would refuse; null when it can. */
