@@ -12,11 +12,16 @@ import type { RequestRecord } from './request-record.ts';
 /** Starting processes takes a while: the load begins this much later for each run. */
 const START_SECONDS = 1.5;
 
+export interface ProcessesOptions extends LoadOptions {
+  /** The worker's file, where it is not beside this one. */
+  readonly workerEntry?: string;
+}
+
 /** `job.startSeconds` is when the load begins at the earliest; with several processes it is moved until all of them stand ready. */
 export async function runLoadInProcesses(
   job: LoadJob,
   numProcesses: number,
-  options: LoadOptions,
+  options: ProcessesOptions,
 ): Promise<LoadResult & { readonly startSeconds: number }> {
   const limit = job.maxConcurrency ?? Number.POSITIVE_INFINITY;
   const num = Math.max(1, Math.min(numProcesses, job.requests.length, limit));
@@ -30,7 +35,8 @@ export async function runLoadInProcesses(
       options.onRecord?.(record);
     }
   };
-  const lags = await Promise.all(shares.map((share) => runShare(share, { onRecords, signal: options.signal })));
+  const { signal, workerEntry = defaultEntry() } = options;
+  const lags = await Promise.all(shares.map((share) => runShare(share, { onRecords, signal, workerEntry })));
   return { records: records.sort((a, b) => a.index - b.index), lag: worstLag(lags), startSeconds };
 }
 
@@ -47,12 +53,13 @@ export function dealOut(job: LoadJob, num: number): LoadJob[] {
 }
 
 interface ShareOptions {
+  readonly workerEntry: string;
   readonly signal: AbortSignal;
   onRecords(records: readonly RequestRecord[]): void;
 }
 
-function runShare(job: LoadJob, { signal, onRecords }: ShareOptions): Promise<LagReport> {
-  const child = startWorker();
+function runShare(job: LoadJob, { signal, onRecords, workerEntry }: ShareOptions): Promise<LagReport> {
+  const child = startWorker(workerEntry);
   const send = (message: ToWorker): void => {
     if (child.connected) child.send(message);
   };
@@ -79,9 +86,12 @@ function runShare(job: LoadJob, { signal, onRecords }: ShareOptions): Promise<La
   });
 }
 
-function startWorker(): ChildProcess {
-  // The same file in src/ (TypeScript) and dist/ (JavaScript).
-  const suffix = import.meta.url.endsWith('.ts') ? 'ts' : 'js';
-  const entry = fileURLToPath(new URL(`./load-worker.${suffix}`, import.meta.url));
+function startWorker(entry: string): ChildProcess {
   return fork(entry, [], { serialization: 'advanced', stdio: ['ignore', 'inherit', 'inherit', 'ipc'] });
+}
+
+/** The same file in src/ (TypeScript, on a Node.js that runs it) and dist/ (JavaScript). */
+function defaultEntry(): string {
+  const suffix = import.meta.url.endsWith('.ts') ? 'ts' : 'js';
+  return fileURLToPath(new URL(`./load-worker.${suffix}`, import.meta.url));
 }

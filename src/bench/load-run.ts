@@ -24,10 +24,10 @@ export interface LoadJob {
   /** Most requests under way; null = no limit. */
   readonly maxConcurrency: number | null;
   /**
-   * All requests are due at once and the limit alone paces them: then a request's time begins when its place is free, since no
-   * user waited before. False = the schedule paces, and waiting for a place counts.
+   * There is no schedule: all requests are due at once, and what paces them is the limit, or the client itself. Then a request's
+   * time begins when it is sent, since no user waited before. False = the schedule paces, and waiting for a place counts.
    */
-  readonly isClosedLoop: boolean;
+  readonly isUnpaced: boolean;
   /** On the clock that all processes share. */
   readonly startSeconds: number;
 }
@@ -66,8 +66,8 @@ export async function runLoad(job: LoadJob, options: LoadOptions): Promise<LoadR
       if (signal.aborted) break;
       const hadToWait = await places.take();
       if (signal.aborted) break;
-      const admitted = hadToWait || job.isClosedLoop ? clock() : due;
-      const times = { scheduled: job.isClosedLoop ? admitted : due, admitted: Math.max(due, admitted) };
+      const admitted = hadToWait || job.isUnpaced ? clock() : due;
+      const times = { scheduled: job.isUnpaced ? admitted : due, admitted: Math.max(due, admitted) };
       running.push(
         exchanger.send(body, request.headers).then((reply) => {
           places.giveBack();

@@ -22,7 +22,9 @@ export function serveReport(facts: ServeFacts, run: ServeRun): string {
     count('Failed requests:', summary.numFailed - metrics.numCut),
     ...(metrics.numCut > 0 ? [count('Cut streams:', metrics.numCut)] : []),
     ...(facts.maxConcurrency === null ? [] : [count('Maximum request concurrency:', facts.maxConcurrency)]),
-    ...(Number.isFinite(facts.requestRate) ? [figure('Request rate configured (RPS):', facts.requestRate)] : []),
+    ...(facts.requestRate !== null && Number.isFinite(facts.requestRate)
+      ? [figure('Request rate configured (RPS):', facts.requestRate)]
+      : []),
     figure('Benchmark duration (s):', summary.durationSeconds),
     count('Total input tokens:', summary.numPromptTokens),
     count('Total generated tokens:', summary.numOutputTokens),

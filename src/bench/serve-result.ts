@@ -19,7 +19,8 @@ export interface ServeFacts {
   readonly modelId: string;
   readonly tokenizerId: string;
   readonly numPrompts: number;
-  readonly requestRate: number;
+  /** null = the times of a trace. */
+  readonly requestRate: number | null;
   readonly burstiness: number;
   readonly maxConcurrency: number | null;
   readonly rampUp: { readonly strategy: string; readonly startRps: number; readonly endRps: number } | null;
@@ -60,7 +61,7 @@ export function serveResult(facts: ServeFacts, run: ServeRun): Record<string, un
     tokenizer_id: facts.tokenizerId,
     num_prompts: facts.numPrompts,
     ...facts.metadata,
-    request_rate: rateOf(facts.requestRate),
+    request_rate: facts.requestRate === null ? 'trace' : rateOf(facts.requestRate),
     burstiness: rateOf(facts.burstiness),
     max_concurrency: facts.maxConcurrency,
     ...(facts.rampUp === null

@@ -11,15 +11,19 @@ export interface WaitOptions {
   readonly signal: AbortSignal;
 }
 
-/** Fulfilled at that time, or when the signal is raised. */
+/** Fulfilled at that time, or when the signal is raised. What is late already goes on after one turn, in which sockets are read. */
 export async function waitUntil(seconds: number, { clock, signal }: WaitOptions): Promise<void> {
+  if (seconds <= clock()) await turn();
   for (;;) {
     const left = seconds - clock();
     if (left <= 0 || signal.aborted) return;
     if (left > FINE_SECONDS) await pause(left - FINE_SECONDS, signal);
-    else await new Promise<void>((resolve) => setImmediate(resolve));
+    else await turn();
   }
 }
+
+/** Through the event loop once. */
+const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
 /** Longest time a timer takes in one piece. */
 const MAX_TIMER_SECONDS = 1e6;

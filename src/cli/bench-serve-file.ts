@@ -26,9 +26,14 @@ export function saveResult(result: unknown, facts: ServeFacts, flags: BenchServe
 
 export function resultFileName(facts: ServeFacts): string {
   const { label, backend, requestRate, maxConcurrency, modelId, date } = facts;
-  // Python writes 4.0 for a whole rate.
-  const rate = !Number.isFinite(requestRate) ? 'inf' : Number.isInteger(requestRate) ? requestRate.toFixed(1) : String(requestRate);
+  const rate = requestRate === null ? 'trace' : rateText(requestRate);
   const limit = maxConcurrency === null ? '' : `-concurrency${maxConcurrency}`;
   const model = modelId.split('/').at(-1) ?? modelId;
   return `${label ?? backend}-${rate}qps${limit}-${model}-${date}.json`.replace(/[^\w.+-]/g, '_');
+}
+
+/** Python writes 4.0 for a whole rate. */
+function rateText(rate: number): string {
+  if (!Number.isFinite(rate)) return 'inf';
+  return Number.isInteger(rate) ? rate.toFixed(1) : String(rate);
 }

@@ -82,7 +82,7 @@ function jobOf(flags: BenchServeFlags, settings: ServeSettings, requests: readon
     // In order of time, also where a trace is not.
     requests: [...requests].sort((a, b) => a.sendSeconds - b.sendSeconds),
     maxConcurrency,
-    isClosedLoop: maxConcurrency !== null && requestRate === Number.POSITIVE_INFINITY && rampUp === null,
+    isUnpaced: requestRate === Number.POSITIVE_INFINITY && rampUp === null,
     startSeconds: 0,
   };
 }
@@ -91,7 +91,7 @@ function jobOf(flags: BenchServeFlags, settings: ServeSettings, requests: readon
 async function warmUp(job: LoadJob, warmups: readonly PlannedRequest[], signal: AbortSignal): Promise<void> {
   if (warmups.length === 0) return;
   const requests = warmups.map((request) => ({ ...request, sendSeconds: 0 }));
-  const warm = { ...job, requests, maxConcurrency: job.maxConcurrency ?? WARMUP_CONCURRENCY, isClosedLoop: true };
+  const warm = { ...job, requests, maxConcurrency: job.maxConcurrency ?? WARMUP_CONCURRENCY, isUnpaced: true };
   const { records } = await runLoad({ ...warm, startSeconds: now() }, { clock: now, signal });
   if (records.length === 0 || records.some((record) => record.outcome === 'completed')) return;
   throw new PagodaError('bad_request', `Every warm-up request failed. ${records[0]!.error}`);
@@ -113,7 +113,7 @@ async function measure(job: LoadJob, { flags, settings, io, interrupt }: Running
   let stoppedBySaturation = false;
   const watch = (): void => {
     const planned = job.requests.map((request) => startSeconds + request.sendSeconds);
-    if (job.isClosedLoop || saturationOf(planned, seen, now()) === null) return;
+    if (job.isUnpaced || saturationOf(planned, seen, now()) === null) return;
     stoppedBySaturation = true;
     interrupt.abort();
   };
@@ -130,7 +130,7 @@ async function measure(job: LoadJob, { flags, settings, io, interrupt }: Running
     const { records, lag } = result;
     const metrics = loadMetrics({ records, lag, startSeconds: result.startSeconds, targets: settings.targets });
     const scheduled = records.map((record) => record.scheduledSeconds).sort((a, b) => a - b);
-    const saturated = job.isClosedLoop ? null : saturationOf(scheduled, records, Number.POSITIVE_INFINITY);
+    const saturated = job.isUnpaced ? null : saturationOf(scheduled, records, Number.POSITIVE_INFINITY);
     return {
       records,
       metrics,
@@ -168,7 +168,7 @@ function factsOf(setup: Setup & { readonly source: PromptSource }, numPrompts: n
     modelId: flags.model ?? model,
     tokenizerId: flags.tokenizer ?? flags.model ?? model,
     numPrompts,
-    requestRate: settings.requestRate ?? Number.POSITIVE_INFINITY,
+    requestRate: settings.requestRate,
     burstiness: settings.burstiness,
     maxConcurrency: settings.maxConcurrency,
     rampUp: settings.rampUp,

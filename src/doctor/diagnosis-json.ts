@@ -1,4 +1,4 @@
-// A diagnosis as JSON: snake_case names that end in their units. The schema is part of docs/planning.md; names are only ever added.
+// A diagnosis as JSON: snake_case names that end in their units. The schema stands in docs/doctor.md; names are only ever added.
 
 import type { RunSummary } from '../sim/run-summary.ts';
 import type { Diagnosis, Finding, ProposedChange } from './diagnose.ts';

@@ -1,4 +1,4 @@
-// All rules, in the order of their numbers. Sources and thresholds: docs/planning.md.
+// All rules, in the order of their numbers. What each looks at: docs/doctor.md.
 
 import type { Rule } from './rule.ts';
 import { LOAD_RULES } from './rules-load.ts';

@@ -33,7 +33,7 @@ const job = (url: string, fields: Partial<LoadJob>): LoadJob => ({
   target: target(url),
   requests: [],
   maxConcurrency: null,
-  isClosedLoop: false,
+  isUnpaced: false,
   startSeconds: now(),
   ...fields,
 });
@@ -129,12 +129,12 @@ describe('runLoad', () => {
       }, 1);
     });
     const closed = await runLoad(
-      job(server.url, { requests: planned(12, 0), maxConcurrency: 3, isClosedLoop: true }),
+      job(server.url, { requests: planned(12, 0), maxConcurrency: 3, isUnpaced: true }),
       forever(),
     );
     expect(closed.records.every((record) => record.outcome === 'completed')).toBe(true);
     expect(most).toBe(3);
-    // Closed loop: a request's time begins with its place. Open loop: with the schedule.
+    // Without a schedule a request's time begins with its place, else with its time in the schedule.
     expect(closed.records.every((record) => record.scheduledSeconds === record.admittedSeconds)).toBe(true);
     const open = await runLoad(job(server.url, { requests: planned(12, 0), maxConcurrency: 3 }), forever());
     expect(new Set(open.records.map((record) => record.scheduledSeconds)).size).toBe(1);
