@@ -31,9 +31,14 @@ interface Replayed extends Point {
 export const validateServing: ValidationPart = {
   name: 'serving',
   run(context) {
-    const points = readPoints(join(context.sharedRoot, 'planning/vllm_silicon_points.csv'));
-    setA(context, points('A_inferencex_llama70b_fp8'));
-    setB(context, points('B_qwen3_32b_bf16'));
+    setA(context, readPoints(context)('A_inferencex_llama70b_fp8'));
+  },
+};
+
+export const validateSampling: ValidationPart = {
+  name: 'sampling',
+  run(context) {
+    setB(context, readPoints(context)('B_qwen3_32b_bf16'));
   },
 };
 
@@ -202,7 +207,8 @@ function pointTable(points: readonly Replayed[]) {
 }
 
 /** Rows of one set, in order of GPU, TP, lengths and concurrency. */
-function readPoints(path: string): (set: string) => Point[] {
+function readPoints({ sharedRoot }: ValidationContext): (set: string) => Point[] {
+  const path = join(sharedRoot, 'planning/vllm_silicon_points.csv');
   const [header = '', ...lines] = readFileSync(path, 'utf8').trim().split(/\r?\n/);
   const columns = header.split(',');
   const at = (cells: readonly string[], column: string) => cells[columns.indexOf(column)] ?? '';

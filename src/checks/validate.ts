@@ -8,7 +8,7 @@ import { validateLatency } from './validate-latency.ts';
 import { validatePaging } from './validate-paging.ts';
 import { validatePlanner } from './validate-planner.ts';
 import { validateSarathi } from './validate-sarathi.ts';
-import { validateServing } from './validate-serving.ts';
+import { validateSampling, validateServing } from './validate-serving.ts';
 import { validateStories } from './validate-stories.ts';
 import { validateWatermark } from './validate-watermark.ts';
 import { validateWorkload } from './validate-workload.ts';
@@ -17,6 +17,7 @@ import type { ReportTable, ValidationPart } from './validation-part.ts';
 const PARTS: readonly ValidationPart[] = [
   validatePlanner,
   validateServing,
+  validateSampling,
   validateLatency,
   validatePaging,
   validateSarathi,
