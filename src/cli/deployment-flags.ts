@@ -151,7 +151,7 @@ function changesOf(command: Command): Partial<DeploymentRequest> {
       request[spec.key] = valueOf(`--${name}`, command.getOptionValue(attribute), spec.kind);
     }
   }
-  return request;
+  return request as Partial<DeploymentRequest>;
 }
 
 function valueOf(option: string, value: unknown, kind: FlagSpec['kind']): unknown {

@@ -1,6 +1,6 @@
 // `pagoda simulate`: flags only.
 
-import type { Command } from 'commander';
+import { type Command, Option as Flag } from 'commander';
 import { ROUTING_POLICIES } from '../sim/router.ts';
 import type { CliIo } from './cli-io.ts';
 import { addDeploymentFlags } from './deployment-flags.ts';
@@ -11,8 +11,8 @@ export interface SimulateFlags extends WorkloadFlags {
   readonly ttft?: string;
   readonly tpot?: string;
   readonly e2e?: string;
-  /** One per --compare; true = the default flags. */
-  readonly compare?: ReadonlyArray<string | true>;
+  /** One per --compare; `defaults` = no flags. */
+  readonly compare?: readonly string[];
   readonly timeline?: string;
   readonly html?: string;
   readonly json?: boolean;
@@ -29,10 +29,13 @@ export function addSimulateCommand(program: Command, io: CliIo): void {
     .option('--ttft <time>', 'target of the time to first token, like 1.5s; goodput counts who met all targets')
     .option('--tpot <time>', 'target of the time per output token, like 50ms')
     .option('--e2e <time>', 'target of the whole request')
-    .option(
-      '--compare [flags]',
-      'beside it, the same model and GPUs with default flags; --compare="--max-num-seqs 64" with these changed; may be repeated',
-      (value: string | true, before: ReadonlyArray<string | true> = []) => [...before, value],
+    .addOption(
+      new Flag(
+        '--compare [flags]',
+        'beside it, the engine without any flags on the same machine; --compare="--max-num-seqs 64" = with these changed; may be repeated',
+      )
+        .preset('defaults')
+        .argParser((value: string, before: readonly string[] | undefined) => [...(before ?? []), value]),
     )
     .option('--timeline <file.json>', "every step and request for ui.perfetto.dev or chrome://tracing")
     .option('--html <file.html>', 'one self-contained page with charts')

@@ -65,7 +65,7 @@ function configurationsOf(request: DeploymentRequest, { compare = [] }: Simulate
     { label: compare.length === 0 ? 'simulated' : 'given flags', resolved: resolveDeployment(request) },
   ];
   for (const changes of compare) {
-    const isDefault = changes === true || changes.trim() === '' || changes.trim() === 'defaults';
+    const isDefault = changes.trim() === '' || changes.trim() === 'defaults';
     configurations.push(
       isDefault
         ? { label: 'default flags', resolved: resolveDeployment(defaultsOf(request)) }

@@ -65,11 +65,11 @@ export function parserFor(format: Exclude<TraceFormat, 'sharegpt'>, header: stri
   };
 }
 
-const COLUMNS = {
+const COLUMNS: Readonly<Record<'azure' | 'burstgpt' | 'vidur', readonly string[]>> = {
   azure: ['timestamp', 'contexttokens', 'generatedtokens'],
   burstgpt: ['timestamp', 'request tokens', 'response tokens'],
   vidur: ['arrived_at', 'num_prefill_tokens', 'num_decode_tokens'],
-} as const;
+};
 
 function columnNames(header: string): string[] {
   return header.split(',').map((name) => name.trim().replace(/^"|"$/g, '').toLowerCase());

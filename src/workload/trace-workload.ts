@@ -1,15 +1,16 @@
 // A recorded workload: the requests of a file at their times, or faster or slower, or a window of them. The whole file is read
 // once when it is opened, so that a broken line is named before anything runs, and again for every pass.
 
-import type { ClosedLoopSpec } from './synthetic-workload.ts';
-import { ArrivalClock, type ArrivalSpec, checkArrivalSpec } from './arrivals.ts';
 import { PagodaError } from '../errors.ts';
+import { ArrivalClock, type ArrivalSpec, checkArrivalSpec } from './arrivals.ts';
 import { RandomSource } from './random-source.ts';
 import { badTrace, readLines } from './read-lines.ts';
 import { type CountTokens, estimateTokens, readShareGpt } from './sharegpt.ts';
+import type { ClosedLoopSpec } from './synthetic-workload.ts';
 import {
   detectFormat,
   hasHeader,
+  type LineParser,
   MOONCAKE_BLOCK_TOKENS,
   parserFor,
   TRACE_FORMATS,
@@ -66,6 +67,13 @@ export function openTrace(given: { path: string } & Partial<TraceOptions>): Trac
   checkOptions(options);
   const format = options.format ?? formatOf(options.path);
   const facts = scan(options, format);
+  if (format === 'sharegpt' && options.arrivals === null && options.closedLoop === null) {
+    throw badTrace(
+      options.path,
+      OPTION,
+      'ShareGPT has no times: say how requests come, by --rate 5, --rate inf or --concurrency 50',
+    );
+  }
   const settled: Settled = { options, format, startSeconds: facts.startSeconds, spreadSeconds: facts.spreadSeconds };
   const numRequests = countRequests(settled);
   if (numRequests === 0) {
@@ -116,18 +124,22 @@ function* rowsOf({ path, countTokens }: TraceOptions, format: TraceFormat): Gene
     yield* readShareGpt(path, OPTION, countTokens);
     return;
   }
-  let parse: ReturnType<typeof parserFor> | null = hasHeader(format) ? null : parserFor(format, '');
+  const parserOf = (header: string): LineParser => {
+    const parser = parserFor(format, header);
+    if (typeof parser === 'string') throw badTrace(path, OPTION, parser);
+    return parser;
+  };
+  let parse: LineParser | null = hasHeader(format) ? null : parserOf('');
   let lineNumber = 0;
   let lastSeconds = Number.NEGATIVE_INFINITY;
   for (const line of readLines(path, OPTION)) {
     lineNumber++;
     if (line.trim() === '') continue;
     if (parse === null) {
-      parse = parserFor(format, line);
-      if (typeof parse === 'string') throw badTrace(path, OPTION, parse);
+      parse = parserOf(line);
       continue;
     }
-    const row = (parse as Exclude<typeof parse, string>)(line);
+    const row = parse(line);
     if (typeof row === 'string') throw badTrace(path, OPTION, `line ${lineNumber} ${row}`);
     if (row !== null && row.seconds < lastSeconds)
       throw badTrace(path, OPTION, `line ${lineNumber} is earlier than the line before it; sort the file by time`);

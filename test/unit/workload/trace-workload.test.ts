@@ -121,6 +121,7 @@ describe('what is wrong with a file', () => {
     ['[{"conversations":[{"value":"a b c d e f g h"', /cut off/],
     ['[{"talk":[]}]', /conversation 1 has no list "conversations"/],
     ['[]', /has no requests/],
+    ['[{"conversations":[{"value":"tell me something nice"},{"value":"something nice, as you said"}]}]', /ShareGPT has no times: .*--rate 5/],
     ['TIMESTAMP,ContextTokens,GeneratedTokens\nyesterday,1,2\n', /line 2 'yesterday' is not a time/],
     ['arrived_at,num_prefill_tokens,num_decode_tokens\n0,\0,2', /is not a text file/],
   ])('%j', (text, expected) => expect(message(text)).toMatch(expected));
