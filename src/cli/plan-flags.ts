@@ -12,6 +12,7 @@ export interface PlanFlags extends WorkloadFlags {
   readonly percentile?: string;
   readonly maxRate?: boolean;
   readonly pareto?: boolean;
+  readonly fragmentation?: boolean;
   readonly workers?: string;
   readonly json?: boolean;
 }
@@ -29,6 +30,7 @@ export function addPlanCommand(program: Command, io: CliIo): void {
     .option('--percentile <p>', 'what the targets are held against: mean, p50, p90, p95, p99 (default: p99)')
     .option('--max-rate', 'look for the highest request rate that meets the targets')
     .option('--pareto', 'try every configuration: throughput per GPU against speed per user')
+    .option('--fragmentation', 'where KV memory goes under full-length, rounded, exact and paged allocation')
     .option('--workers <n>', 'threads that try configurations (default: one per core, at most 8)')
     .option('--json', 'print JSON')
     .action(async (model: string | undefined, flags: PlanFlags) => {

@@ -18,6 +18,7 @@ export function planReport(result: PlanResult, input: PlanInput): string {
     ledgerLines(result),
     kvLines(result),
     capacityLines(result),
+    fragmentationLines(result),
     runLines(result, input),
     searchLines(result),
     commandLinesText(result),
@@ -48,7 +49,8 @@ function headLines({ resolved, problem }: PlanResult): string[] {
 /** The figure people carry in their heads: nominal billions times bytes. */
 function roundFigure(name: string, weightDtype: string): string {
   const billions = /(?:^|-)(\d+(?:\.\d+)?)b(?:-|$)/.exec(name)?.[1];
-  const bytes = { bf16: 2, fp8: 1, int8: 1, f32: 4 }[weightDtype];
+  const sizes: Readonly<Record<string, number | undefined>> = { bf16: 2, fp8: 1, int8: 1, f32: 4 };
+  const bytes = sizes[weightDtype];
   if (billions === undefined || bytes === undefined) return '';
   return ` (by the name: ${billions}e9 x ${bytes} bytes = ${Number(billions) * bytes} GB)`;
 }
@@ -107,6 +109,21 @@ function capacityLines({ capacity, resolved }: PlanResult): string[] {
     `Requests that fit at once${numReplicas > 1 ? ` (${numReplicas} replicas together)` : ''}`,
     table(['  by', 'tokens', 'block', 'requests'], rows).trimEnd(),
     `  --max-num-seqs lets ${limit} run${flags.kvAllocation === 'static' ? '; --kv-allocation static reserves the full length' : ''}`,
+  ];
+}
+
+function fragmentationLines({ fragmentation }: PlanResult): string[] {
+  if (fragmentation.length === 0) return [];
+  const names = { max: 'full length', pow2: 'output to a power of 2', oracle: 'exact length', paged: 'paged' };
+  const share = (value: number) => `${(100 * value).toFixed(1)} %`;
+  const rows = fragmentation.map(({ policy, shares, meanRunning }) => [
+    `  ${names[policy]}`,
+    ...[shares.tokens, shares.reserved, shares.internal, shares.external].map(share),
+    meanRunning.toFixed(2),
+  ]);
+  return [
+    'Shares of KV memory per replica while requests wait (paged: of the blocks that are held)',
+    table(['  reserves', 'tokens', 'for later', 'internal', 'external', 'batch'], rows).trimEnd(),
   ];
 }
 

@@ -73,6 +73,7 @@ function planInput(command: Command, model: string | undefined, flags: PlanFlags
     percentile,
     wantsMaxRate: flags.maxRate === true,
     wantsPareto: flags.pareto === true,
+    wantsFragmentation: flags.fragmentation === true,
   };
 }
 
@@ -91,6 +92,7 @@ function requireWhatIsNeeded(flags: PlanFlags, { hasLoad, hasTargets, hasGpu }: 
   if (hasTargets && !hasGpu) need('--ttft, --tpot and --e2e', 'hardware', '--gpu a100-80gb:4');
   if (flags.percentile !== undefined && !hasTargets) need('--percentile', 'a target', '--ttft 1.5s');
   if (flags.pareto === true && !hasTargets) need('--pareto', 'a target', '--ttft 1.5s');
+  if (flags.fragmentation === true && !(hasLoad && hasGpu)) need('--fragmentation', 'a load and hardware', '--concurrency 50 --gpu a100-80gb');
   if (flags.maxRate !== true) return;
   if (!hasTargets) need('--max-rate', 'a target', '--ttft 1.5s');
   if (flags.concurrency !== undefined || flags.rate === 'inf')

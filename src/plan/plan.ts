@@ -7,6 +7,7 @@ import { type CapacityRow, capacityRows } from './capacity.ts';
 import { type CommandLines, commandLines } from './command-lines.ts';
 import type { Evaluation, TargetPercentile } from './evaluate.ts';
 import type { EvaluateAllOptions } from './evaluate-all.ts';
+import { type FragmentationRow, fragmentation } from './fragmentation.ts';
 import { evaluateTask } from './max-rate.ts';
 import { paretoFront } from './pareto.ts';
 import { type DeploymentRequest, draftDeployment, fitProblem, type ResolvedDeployment } from './resolve-deployment.ts';
@@ -23,6 +24,7 @@ export interface PlanInput {
   readonly percentile: TargetPercentile;
   readonly wantsMaxRate: boolean;
   readonly wantsPareto: boolean;
+  readonly wantsFragmentation: boolean;
 }
 
 export interface PlanResult {
@@ -37,6 +39,8 @@ export interface PlanResult {
   readonly searched: readonly Evaluation[];
   readonly cheapest: readonly Evaluation[];
   readonly pareto: readonly Evaluation[];
+  /** Empty unless asked for. */
+  readonly fragmentation: readonly FragmentationRow[];
   /** Null without targets. */
   readonly isMet: boolean | null;
   /** Not empty when the targets cannot be met. */
@@ -75,6 +79,7 @@ export async function plan(input: PlanInput, options: EvaluateAllOptions): Promi
     searched,
     cheapest,
     pareto: input.wantsPareto ? paretoFront([...searched, ...own].filter(isServed)) : [],
+    fragmentation: input.wantsFragmentation && canRun && problem === null ? fragmentation(resolved, sample) : [],
     isMet,
     changes: isMet === false && searchInput !== null ? await changesThatHelp(searchInput, searched, options) : [],
     commands: commandsOf(shown?.request ?? request),

@@ -197,6 +197,13 @@ export const MAX_GPUS = 4096;
 export function parseGpus(text: string): { gpu: GpuSpec; count: number } {
   const [name = '', number, ...more] = text.trim().toLowerCase().replaceAll('_', '-').split(':');
   const known = GPUS.find((each) => each.name === (Object.hasOwn(ALIASES, name) ? ALIASES[name] : name));
+  if (name === 'cpu') {
+    throw new PagodaError(
+      'bad_config',
+      `--gpu cpu: Pagoda's CPU device is measured instead: pagoda calibrate device MODEL --out cpu.json, then --calibration cpu.json.`,
+      { param: '--gpu' },
+    );
+  }
   if (known === undefined) {
     const canonical = (each: string) => (Object.hasOwn(ALIASES, each) ? ALIASES[each]! : each);
     const near = nearestNames(name, [...GPUS.map((each) => each.name), ...Object.keys(ALIASES)], 5).map(canonical);

@@ -2,17 +2,11 @@
 // flops, two all-reduces per layer, element-wise traffic, the engine's own time. Allocates nothing per step.
 
 import type { AllReduceFit, GemmFit, GpuSpec } from '../catalogue/gpus.ts';
-import {
-  inputsPerGpu,
-  type ModelShape,
-  outputsPerGpu,
-  type Parallelism,
-  type WeightDtype,
-  weightBytesPerParameter,
-} from '../catalogue/model-shape.ts';
+import { type ModelShape, type Parallelism, type WeightDtype, weightBytesPerParameter } from '../catalogue/model-shape.ts';
 import type { StepCost, StepLoad } from '../step-cost.ts';
 import type { EngineProfile } from './engine-profile.ts';
 import { type KvCacheDtype, kvBytesPerLayer } from './kv-memory.ts';
+import { arithmetic, type CutProduct, cutProduct, productSeconds } from './matrix-product-cost.ts';
 
 /** Steps of up to so many tokens replay a CUDA graph. */
 const LARGEST_GRAPH = 512;
@@ -68,12 +62,6 @@ const PIPELINE = 8;
 const ENGINE = 9;
 const NUM_PARTS = 10;
 
-interface Product {
-  readonly inputs: number;
-  readonly outputs: number;
-  readonly count: number;
-}
-
 interface Attention {
   readonly numLayers: number;
   readonly window: number;
@@ -87,8 +75,8 @@ export class RooflineCost implements StepCost {
   readonly requestOverheadSeconds: number;
   readonly #options: RooflineOptions;
   readonly #shape: ModelShape;
-  readonly #products: readonly Product[];
-  readonly #head: Product | null;
+  readonly #products: readonly CutProduct[];
+  readonly #head: CutProduct | null;
   readonly #attentions: readonly Attention[];
   readonly #gemm: GemmFit;
   readonly #peak: number;
@@ -104,22 +92,21 @@ export class RooflineCost implements StepCost {
     this.#options = options;
     this.#shape = shape;
     this.requestOverheadSeconds = options.engine.requestSeconds;
-    const cut = shape.products.map((each) => ({
-      rows: each.rows,
-      inputs: inputsPerGpu(each, tp),
-      outputs: outputsPerGpu(each, shape.numKvHeads, tp),
-      count: each.count,
-    }));
-    this.#products = cut.filter(({ rows }) => rows === 'T');
-    this.#head = cut.find(({ rows }) => rows === 'R') ?? null;
+    this.#weightBytes = weightBytesPerParameter(weightDtype);
+    const [gemm, peak] = arithmetic(gpu, weightDtype);
+    this.#gemm = gemm;
+    this.#peak = peak;
+    const layers = { fit: gemm, peak, bandwidth: gpu.bandwidth, weightBytes: this.#weightBytes.layers };
+    this.#products = shape.products.filter(({ rows }) => rows === 'T').map((each) => cutProduct(each, shape, tp, layers));
+    const head = shape.products.find(({ rows }) => rows === 'R');
+    const logits = { fit: gpu.gemm, peak: gpu.bf16Flops, bandwidth: gpu.bandwidth, weightBytes: 2 };
+    this.#head = head === undefined ? null : cutProduct(head, shape, tp, logits);
     this.#attentions = shape.attentions.map((each) => ({
       numLayers: each.numLayers,
       window: each.window,
       keyBytes: kvBytesPerLayer(each, { kvDtype: options.kvDtype, tensorParallelSize: tp }),
       pairFlops: (2 * each.numHeads * (each.headDim + each.valueDim)) / tp,
     }));
-    this.#weightBytes = weightBytesPerParameter(weightDtype);
-    [this.#gemm, this.#peak] = arithmetic(gpu, weightDtype);
     this.#allReduce = allReduceFit(gpu, tp);
     const { hiddenSize, intermediateSize, numHeads, numKvHeads, headDim } = shape;
     const heads = numHeads / tp + 2 * Math.max(1, numKvHeads / tp);
@@ -171,7 +158,7 @@ export class RooflineCost implements StepCost {
     parts[ALL_REDUCE] = 2 * numLayers * this.#allReduceSeconds(numTokens * hiddenSize * 2, isGraph);
     const numRows = Math.max(1, load.numSequences / numParts);
     parts[LOGITS] =
-      (this.#head === null ? 0 : gemmSeconds(gpu.gemm, gpu.bf16Flops, gpu.bandwidth, this.#head, numRows, 2)) +
+      (this.#head === null ? 0 : productSeconds(this.#head, numRows)) +
       engine.logitSeconds * load.numSequences * vocabSize;
     parts[PIPELINE] = (pp - 1) * (10e-6 + (numTokens * hiddenSize * 2) / gpu.linkBandwidth);
     parts[ENGINE] = engine.stepSeconds + engine.sequenceSeconds * load.numSequences;
@@ -184,13 +171,10 @@ export class RooflineCost implements StepCost {
   }
 
   #matrixSeconds(numTokens: number): number {
-    const { gpu } = this.#options;
     let sum = 0;
     for (let i = 0; i < this.#products.length; i++) {
       const product = this.#products[i]!;
-      sum +=
-        product.count *
-        gemmSeconds(this.#gemm, this.#peak, gpu.bandwidth, product, numTokens, this.#weightBytes.layers);
+      sum += product.count * productSeconds(product, numTokens);
     }
     return sum;
   }
@@ -255,39 +239,6 @@ export class RooflineCost implements StepCost {
         ? fit.alphaSeconds + bytes / fit.smallBandwidth
         : fit.ringAlphaSeconds + (((2 * (n - 1)) / n) * bytes) / fit.busBandwidth;
     return isGraph ? seconds : Math.max(seconds, this.#options.gpu.eagerAllReduceSeconds);
-  }
-}
-
-/** [numTokens, inputs] x [inputs, outputs]. Activations are as wide as the arithmetic's inputs, results 16 bit. */
-function gemmSeconds(
-  fit: GemmFit,
-  peakFlops: number,
-  bandwidth: number,
-  { inputs, outputs }: Product,
-  numTokens: number,
-  weightBytes: number,
-): number {
-  const compute = (2 * numTokens * inputs * outputs) / (peakFlops * fit.mfu);
-  const bytes = weightBytes * inputs * outputs + Math.max(1, weightBytes) * numTokens * inputs + 2 * numTokens * outputs;
-  const traffic = bytes / (bandwidth * fit.mbu);
-  return fit.launchSeconds + (compute ** fit.smoothness + traffic ** fit.smoothness) ** (1 / fit.smoothness);
-}
-
-/** Which unit multiplies: 8-bit weights use 8-bit arithmetic where the GPU has it, else they are unpacked at some loss. */
-function arithmetic(gpu: GpuSpec, dtype: WeightDtype): [GemmFit, number] {
-  const unpacked = (loss: number): [GemmFit, number] => [{ ...gpu.gemm, mfu: gpu.gemm.mfu * loss }, gpu.bf16Flops];
-  switch (dtype) {
-    case 'fp8':
-      return gpu.fp8Flops === null ? unpacked(0.85) : [gpu.gemmFp8, gpu.fp8Flops];
-    case 'int8':
-      return gpu.int8Flops === null ? unpacked(0.85) : [gpu.gemmFp8, gpu.int8Flops];
-    case 'int4':
-      return unpacked(0.955);
-    case 'f32':
-      return [gpu.gemm, gpu.bf16Flops / 2];
-    case 'mxfp4':
-    case 'bf16':
-      return [gpu.gemm, gpu.bf16Flops];
   }
 }
 

@@ -4,6 +4,7 @@ import { findings } from '../../../src/plan/binding.ts';
 import { gpuCounts, layouts, variantsOf } from '../../../src/plan/candidates.ts';
 import { requestsThatFit } from '../../../src/plan/capacity.ts';
 import { type Evaluation, type EvaluationTask, evaluate } from '../../../src/plan/evaluate.ts';
+import { fragmentation } from '../../../src/plan/fragmentation.ts';
 import { evaluateTask } from '../../../src/plan/max-rate.ts';
 import { paretoFront } from '../../../src/plan/pareto.ts';
 import { plan } from '../../../src/plan/plan.ts';
@@ -87,6 +88,21 @@ describe('capacity', () => {
   });
 });
 
+describe('fragmentation', () => {
+  it('reserving the full length wastes most, paging least', () => {
+    const resolved = draftDeployment({ ...seven, numGpuBlocksOverride: 320 });
+    const rows = fragmentation(resolved, sample(40, {}, 300, 60));
+    expect(rows.map(({ policy }) => policy)).toEqual(['max', 'pow2', 'oracle', 'paged']);
+    const shares = rows.map((row) => row.shares.tokens);
+    expect(shares[0]).toBeLessThan(shares[1]!);
+    expect(shares[1]).toBeLessThanOrEqual(shares[2]!);
+    expect(shares[2]).toBeLessThan(shares[3]!);
+    expect(rows[0]!.meanRunning).toBeCloseTo(5, 6); // 5,120 slots / 1,024
+    for (const { policy, shares: s } of rows)
+      expect(s.tokens + s.reserved + s.internal + s.external, policy).toBeCloseTo(1, 6);
+  });
+});
+
 describe('candidates', () => {
   it('divide the GPUs among replicas and keep what the user has fixed', () => {
     const { found, gpu } = draftDeployment({ ...seven, gpu: 'a100-80gb:4' });
@@ -163,6 +179,7 @@ describe('a plan', () => {
         percentile: 'p99',
         wantsMaxRate: false,
         wantsPareto: false,
+        wantsFragmentation: false,
       },
       { numWorkers: 0 },
     );
