@@ -3,8 +3,7 @@
 
 import http from 'node:http';
 import https from 'node:https';
-import type { Backend, Reply } from './reply-reader.ts';
-import { ReplyReader } from './reply-reader.ts';
+import { type Backend, type Reply, ReplyReader } from './reply-reader.ts';
 import { SseParser } from './sse-parser.ts';
 
 /** What of a reply that is no stream is kept for the error text. */
@@ -82,8 +81,8 @@ export class HttpExchanger {
         },
       };
       const sentSeconds = clock();
-      const module = this.#url.protocol === 'https:' ? https : http;
-      const request = module.request(this.#url, options, (response) => {
+      const start: typeof http.request = this.#url.protocol === 'https:' ? https.request : http.request;
+      const request = start(this.#url, options, (response) => {
         hasReply = true;
         readReply(response, { reader, clock, over, abort: (problem) => request.destroy(new Error(problem)) });
       });

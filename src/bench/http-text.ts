@@ -35,25 +35,28 @@ export function fetchText(url: string, request: TextRequest): Promise<TextReply>
       clearTimeout(timer);
       reject(new Error(transportProblem(error), { cause: error }));
     };
-    const options = { method: request.method ?? 'GET', headers, agent: false as const };
-    const sent = (isTls ? https : http).request(
-      target,
-      isTls ? { ...options, rejectUnauthorized: request.insecure !== true } : options,
-      (response) => {
-        const parts: Buffer[] = [];
-        let numBytes = 0;
-        response.on('data', (bytes: Buffer) => {
-          numBytes += bytes.byteLength;
-          if (numBytes > MAX_BYTES) sent.destroy(new Error(`The reply is larger than ${MAX_BYTES} bytes.`));
-          else parts.push(bytes);
-        });
-        response.on('error', fail);
-        response.on('end', () => {
-          clearTimeout(timer);
-          resolve({ status: response.statusCode ?? 0, text: Buffer.concat(parts).toString('utf8') });
-        });
-      },
-    );
+    const start: typeof http.request = isTls ? https.request : http.request;
+    // The last one only means something to TLS.
+    const options = {
+      method: request.method ?? 'GET',
+      headers,
+      agent: false as const,
+      rejectUnauthorized: request.insecure !== true,
+    };
+    const sent = start(target, options, (response) => {
+      const parts: Buffer[] = [];
+      let numBytes = 0;
+      response.on('data', (bytes: Buffer) => {
+        numBytes += bytes.byteLength;
+        if (numBytes > MAX_BYTES) sent.destroy(new Error(`The reply is larger than ${MAX_BYTES} bytes.`));
+        else parts.push(bytes);
+      });
+      response.on('error', fail);
+      response.on('end', () => {
+        clearTimeout(timer);
+        resolve({ status: response.statusCode ?? 0, text: Buffer.concat(parts).toString('utf8') });
+      });
+    });
     const timer = setTimeout(
       () => sent.destroy(new Error(`No reply within ${request.timeoutSeconds} s.`)),
       request.timeoutSeconds * 1000,

@@ -40,11 +40,11 @@ export async function runLoadInProcesses(
   return { records: records.sort((a, b) => a.index - b.index), lag: worstLag(lags), startSeconds };
 }
 
-/** Exported for its test. */
+/** Requests of one conversation stay together. Exported for its test. */
 export function dealOut(job: LoadJob, num: number): LoadJob[] {
   return Array.from({ length: num }, (_, worker) => ({
     ...job,
-    requests: job.requests.filter((_request, i) => i % num === worker),
+    requests: job.requests.filter((request, i) => (request.sessionId ?? i) % num === worker),
     maxConcurrency:
       job.maxConcurrency === null
         ? null

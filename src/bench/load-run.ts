@@ -10,6 +10,8 @@ export interface PlannedRequest {
   readonly index: number;
   /** Seconds after the start. */
   readonly sendSeconds: number;
+  /** Requests of one conversation go one after the other: a later one waits for the end of the one before. */
+  readonly sessionId: number | null;
   /** JSON text. */
   readonly body: string;
   /** What the client believes, for servers that report no usage. */
@@ -28,6 +30,8 @@ export interface LoadJob {
    * time begins when it is sent, since no user waited before. False = the schedule paces, and waiting for a place counts.
    */
   readonly isUnpaced: boolean;
+  /** How long a place stays empty between two requests: what a user waits before the next one. */
+  readonly thinkSeconds: number;
   /** On the clock that all processes share. */
   readonly startSeconds: number;
 }
@@ -51,6 +55,7 @@ export async function runLoad(job: LoadJob, options: LoadOptions): Promise<LoadR
   const lag = new LagMonitor(clock);
   const records: RequestRecord[] = [];
   const running: Promise<void>[] = [];
+  const sessions = new Map<number, Promise<void>>();
   const stop = (): void => {
     exchanger.close();
     places.close();
@@ -68,14 +73,20 @@ export async function runLoad(job: LoadJob, options: LoadOptions): Promise<LoadR
       if (signal.aborted) break;
       const admitted = hadToWait || job.isUnpaced ? clock() : due;
       const times = { scheduled: job.isUnpaced ? admitted : due, admitted: Math.max(due, admitted) };
-      running.push(
-        exchanger.send(body, request.headers).then((reply) => {
-          places.giveBack();
-          const record = recordOf(request, times, reply);
-          records.push(record);
-          options.onRecord?.(record);
-        }),
-      );
+      const send = async (scheduled: number): Promise<void> => {
+        const reply = await exchanger.send(body, request.headers);
+        if (job.thinkSeconds > 0) setTimeout(() => places.giveBack(), job.thinkSeconds * 1000);
+        else places.giveBack();
+        const record = recordOf(request, { scheduled, admitted: Math.max(scheduled, times.admitted) }, reply);
+        records.push(record);
+        options.onRecord?.(record);
+      };
+      // Nobody asks on before the answer has come: then the request's time begins.
+      const before = request.sessionId === null ? undefined : sessions.get(request.sessionId);
+      const done =
+        before === undefined ? send(times.scheduled) : before.then(() => send(Math.max(times.scheduled, clock())));
+      if (request.sessionId !== null) sessions.set(request.sessionId, done);
+      running.push(done);
     }
     await Promise.all(running);
   } finally {

@@ -105,7 +105,8 @@ export class ReplyReader {
     const text = this.#isChat
       ? asText(delta?.content) + asText(delta?.reasoning) + asText(delta?.reasoning_content)
       : asText(delta?.text);
-    const hasTools = Array.isArray(delta?.tool_calls) && delta.tool_calls.length > 0;
+    const tools = delta?.tool_calls;
+    const hasTools = Array.isArray(tools) && tools.length > 0;
     const closes = typeof choice.finish_reason === 'string';
     if (closes) this.#finishReason = choice.finish_reason as string;
     this.#texts.push(text);

@@ -1,10 +1,11 @@
 // `pagoda bench serve`: flags only, with the names and defaults of `vllm bench serve`.
 
-import type { Command } from 'commander';
+import { Command } from 'commander';
 import type { CliIo } from './cli-io.ts';
+import { addWorkloadFlags, type WorkloadFlags } from './workload-flags.ts';
 
 /** Raw texts; checked when the command runs. */
-export interface BenchServeFlags {
+export interface BenchServeFlags extends Omit<WorkloadFlags, 'seed'> {
   readonly backend: string;
   readonly url?: string;
   readonly baseUrl?: string;
@@ -19,7 +20,7 @@ export interface BenchServeFlags {
   readonly servedModelName?: string;
   readonly tokenizer?: string;
   readonly skipTokenizerInit?: boolean;
-  readonly datasetName: string;
+  readonly datasetName?: string;
   readonly datasetPath?: string;
   readonly numPrompts: string;
   readonly seed: string;
@@ -37,9 +38,7 @@ export interface BenchServeFlags {
   readonly prefixRepetitionSuffixLen: string;
   readonly prefixRepetitionNumPrefixes: string;
   readonly prefixRepetitionOutputLen: string;
-  readonly traceScale: string;
   readonly requestRate?: string;
-  readonly burstiness: string;
   readonly maxConcurrency?: string;
   readonly rampUpStrategy?: string;
   readonly rampUpStartRps?: string;
@@ -83,6 +82,7 @@ export function addBenchServeCommand(bench: Command, io: CliIo): void {
   addLoadFlags(command);
   addRequestFlags(command);
   addOutputFlags(command);
+  addSimulatorFlags(command);
   command.action(async (flags: BenchServeFlags) => {
     const { benchServe } = await import('./bench-serve.ts');
     await benchServe(flags, io);
@@ -117,7 +117,10 @@ function addServerFlags(command: Command): void {
 
 function addDatasetFlags(command: Command): void {
   command
-    .option('--dataset-name <name>', 'random, sharegpt, custom, prefix_repetition or trace', 'random')
+    .option(
+      '--dataset-name <name>',
+      'random, sharegpt, custom, prefix_repetition or trace (default: random, or the workload of the flags below)',
+    )
     .option('--dataset-path <file>', 'file of sharegpt, custom and trace (Azure, BurstGPT, Mooncake or Vidur format)')
     .option('--num-prompts <n>', 'requests', '1000')
     .option('--seed <n>', 'of prompts and times; a second run with the same seed meets cached prompts', '0')
@@ -134,14 +137,13 @@ function addDatasetFlags(command: Command): void {
     .option('--prefix-repetition-prefix-len <n>', 'tokens of a shared prefix', '256')
     .option('--prefix-repetition-suffix-len <n>', 'tokens of an own ending', '256')
     .option('--prefix-repetition-num-prefixes <n>', 'different prefixes', '10')
-    .option('--prefix-repetition-output-len <n>', 'output tokens', '128')
-    .option('--trace-scale <x>', 'requests per second, relative to the trace', '1');
+    .option('--prefix-repetition-output-len <n>', 'output tokens', '128');
 }
 
 function addLoadFlags(command: Command): void {
   command
     .option('--request-rate <x>', 'requests per second, inf = all at once (default: inf, or the times of the trace)')
-    .option('--burstiness <x>', 'shape of the gamma-distributed gaps: 1 = Poisson, below = bursts, inf = equal', '1')
+    .option('--burstiness <x>', 'shape of the gamma-distributed gaps: 1 = Poisson, below = bursts, inf = equal (default: 1)')
     .option('--max-concurrency <n>', 'most requests under way at once')
     .option('--ramp-up-strategy <name>', 'linear or exponential: the rate goes from start to end')
     .option('--ramp-up-start-rps <x>', 'requests per second at the start')
@@ -182,4 +184,14 @@ function addOutputFlags(command: Command): void {
     .option('--disable-tqdm', 'no progress bar')
     .option('--definitions', "the figures by six tools' definitions, side by side")
     .option('--json', 'print the result as JSON');
+}
+
+/** The flags of `simulate` that say what is asked, so that one load runs on both; those of the same name are here already. */
+function addSimulatorFlags(command: Command): void {
+  const simulator = new Command();
+  addWorkloadFlags(simulator);
+  const taken = new Set(command.options.map((option) => option.long));
+  // Turns need a client that builds prompts from answers.
+  taken.add('--turns');
+  for (const option of simulator.options) if (!taken.has(option.long)) command.addOption(option);
 }

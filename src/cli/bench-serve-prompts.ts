@@ -3,6 +3,7 @@
 import { readFileSync } from 'node:fs';
 import { customPrompts } from '../bench/datasets/custom.ts';
 import type { BenchPrompt, DatasetContext } from '../bench/datasets/dataset.ts';
+import { Draws } from '../bench/draws.ts';
 import { prefixRepetitionPrompts } from '../bench/datasets/prefix-repetition.ts';
 import { randomPrompts } from '../bench/datasets/random.ts';
 import { shareGptPrompts } from '../bench/datasets/sharegpt.ts';
@@ -76,14 +77,22 @@ export function makePrompts(flags: BenchServeFlags, settings: ServeSettings, sou
     disableShuffle: flags.disableShuffle === true,
   };
   const all = readDataset(flags, settings, context);
-  const numMeasured = Math.max(1, Math.min(settings.numPrompts, all.length - settings.numWarmups));
+  const numMeasured = Math.min(settings.numPrompts, all.length);
   const measured = all.slice(0, numMeasured);
   const rest = all.slice(numMeasured);
   const times = timesOf(measured, settings);
   return {
     timed: measured.map((prompt, i) => ({ ...prompt, sendSeconds: times[i]! })),
-    warmups: Array.from({ length: settings.numWarmups }, (_, i) => rest[i] ?? measured[i % measured.length]!),
+    warmups: Array.from({ length: settings.numWarmups }, (_, i) => rest[i] ?? warmup(i, context)),
   };
+}
+
+const WARMUP_TOKENS = 64;
+
+/** Where the data set has no more rows. */
+function warmup(index: number, { source, asIds, seed }: DatasetContext): BenchPrompt {
+  const piece = source.piece(WARMUP_TOKENS, new Draws(seed, `warm-up ${index}`));
+  return { prompt: source.join([piece], asIds), numPromptTokens: WARMUP_TOKENS, numOutputTokens: 1, sendSeconds: null };
 }
 
 function timesOf(prompts: readonly BenchPrompt[], settings: ServeSettings): ArrayLike<number> {
@@ -131,8 +140,10 @@ function readDataset(flags: BenchServeFlags, settings: ServeSettings, context: D
       const own = flags.customOutputLen === '-1' ? -1 : num('custom-output-len', flags.customOutputLen, 1);
       return customPrompts({ jsonl: readText(path), path, outputLen: outputLen ?? own }, context);
     }
+    case 'workload':
+      return tracePrompts(settings.workload!, context);
     case 'trace': {
-      const scale = numberValue('trace-scale', flags.traceScale, POSITIVE);
+      const scale = numberValue('trace-scale', flags.traceScale ?? '1', POSITIVE);
       const workload = openTrace({ path, scale, maxRequests: context.numPrompts, seed: context.seed });
       const prompts = tracePrompts(workload, context);
       return outputLen === null ? prompts : prompts.map((prompt) => ({ ...prompt, numOutputTokens: outputLen }));

@@ -5,6 +5,7 @@ import type { GoodputTargets } from '../bench/load-metrics.ts';
 import type { RampUp } from '../bench/send-times.ts';
 import { PERCENTILE_METRICS, type PercentileMetric } from '../bench/serve-result.ts';
 import { PagodaError } from '../errors.ts';
+import type { Workload } from '../workload/workload.ts';
 import type { BenchServeFlags } from './bench-serve-flags.ts';
 import {
   AT_LEAST_0,
@@ -19,8 +20,11 @@ import {
   secondsValue,
   urlValue,
 } from './bench-values.ts';
+import { type WorkloadFlags, workloadOf } from './workload-flags.ts';
 
-export const DATASETS = ['random', 'sharegpt', 'custom', 'prefix_repetition', 'trace'] as const;
+const DATASETS = ['random', 'sharegpt', 'custom', 'prefix_repetition', 'trace'] as const;
+/** `workload`: by the flags of `simulate`. */
+export type DatasetName = (typeof DATASETS)[number] | 'workload';
 
 export interface ServeSettings {
   readonly backend: Backend;
@@ -31,13 +35,16 @@ export interface ServeSettings {
   readonly headers: Readonly<Record<string, string>>;
   readonly idleSeconds: number;
   readonly readySeconds: number;
-  readonly dataset: (typeof DATASETS)[number];
+  readonly dataset: DatasetName;
+  /** Of the data set `workload`, else null. */
+  readonly workload: Workload | null;
   readonly numPrompts: number;
   readonly seed: number;
   /** null = the times of the trace. */
   readonly requestRate: number | null;
   readonly burstiness: number;
   readonly maxConcurrency: number | null;
+  readonly thinkSeconds: number;
   readonly rampUp: RampUp | null;
   readonly numWarmups: number;
   readonly numProcesses: number;
@@ -51,7 +58,8 @@ export interface ServeSettings {
 
 export function serveSettings(flags: BenchServeFlags, env: NodeJS.ProcessEnv): ServeSettings {
   const backend = choiceValue<Backend>('backend', flags.backend, ['openai', 'vllm', 'openai-chat']);
-  const dataset = choiceValue('dataset-name', flags.datasetName === 'timed_trace' ? 'trace' : flags.datasetName, DATASETS);
+  const workload = workloadFlagsOf(flags);
+  const dataset = datasetOf(flags, workload);
   const needsFile = dataset === 'sharegpt' || dataset === 'custom' || dataset === 'trace';
   if (needsFile && flags.datasetPath === undefined) {
     throw new PagodaError('bad_config', `--dataset-name ${dataset} needs --dataset-path with its file.`, {
@@ -64,7 +72,7 @@ export function serveSettings(flags: BenchServeFlags, env: NodeJS.ProcessEnv): S
     });
   }
   const rampUp = rampUpOf(flags);
-  const isSynthetic = dataset === 'random' || dataset === 'prefix_repetition';
+  const isSynthetic = dataset !== 'sharegpt' && dataset !== 'custom';
   return {
     backend,
     ...addressOf(flags, backend),
@@ -72,11 +80,13 @@ export function serveSettings(flags: BenchServeFlags, env: NodeJS.ProcessEnv): S
     idleSeconds: secondsValue('request-timeout', flags.requestTimeout),
     readySeconds: numberValue('ready-check-timeout-sec', flags.readyCheckTimeoutSec, AT_LEAST_0),
     dataset,
-    numPrompts: countValue('num-prompts', flags.numPrompts, 1),
+    workload,
+    numPrompts: workload === null ? countValue('num-prompts', flags.numPrompts, 1) : requestsOf(workload),
     seed: countValue('seed', flags.seed, 0),
-    requestRate: rateOf(flags, dataset, rampUp),
-    burstiness: numberValue('burstiness', flags.burstiness, POSITIVE, true),
-    maxConcurrency: flags.maxConcurrency === undefined ? null : countValue('max-concurrency', flags.maxConcurrency, 1),
+    requestRate: workload === null ? rateOf(flags, dataset, rampUp) : rateOfWorkload(workload),
+    burstiness: numberValue('burstiness', flags.burstiness ?? '1', POSITIVE, true),
+    maxConcurrency: limitOf(flags, workload),
+    thinkSeconds: workload?.closedLoop?.thinkSeconds ?? 0,
     rampUp,
     numWarmups: countValue('num-warmups', flags.numWarmups, 0),
     numProcesses: countValue('num-processes', flags.numProcesses, 1),
@@ -89,6 +99,73 @@ export function serveSettings(flags: BenchServeFlags, env: NodeJS.ProcessEnv): S
       .map((text) => numberValue('metric-percentiles', text.trim(), PERCENT)),
     metadata: pairsValue('metadata', flags.metadata ?? []),
   };
+}
+
+/** Flags that only the simulator's workloads have. */
+const WORKLOAD_KEYS = [
+  'workload',
+  'prompt',
+  'output',
+  'lengthCorrelation',
+  'rate',
+  'arrival',
+  'concurrency',
+  'thinkTime',
+  'sharedPrefix',
+  'sharedPrefixShare',
+  'sharedPrefixPrompts',
+  'trace',
+  'numRequests',
+  'duration',
+] as const satisfies ReadonlyArray<keyof WorkloadFlags>;
+/** What both notations have, each for itself. */
+const BENCH_KEYS = ['datasetPath', 'requestRate', 'maxConcurrency', 'rampUpStrategy', 'inputLen', 'outputLen'] as const;
+
+/** Null when none of the simulator's flags is given. */
+function workloadFlagsOf(flags: BenchServeFlags): Workload | null {
+  const [first] = WORKLOAD_KEYS.filter((key) => flags[key] !== undefined);
+  if (first === undefined) return null;
+  const other = (['datasetName', ...BENCH_KEYS] as const).find((key) => flags[key] !== undefined);
+  if (other !== undefined) {
+    throw new PagodaError(
+      'bad_config',
+      `${optionOf(first)} and ${optionOf(other)} belong to two ways of saying what to send (that of simulate and that of vllm bench serve); take one.`,
+      { param: optionOf(other) },
+    );
+  }
+  return workloadOf(flags);
+}
+
+const optionOf = (key: string): string => `--${key.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
+
+function datasetOf({ datasetName }: BenchServeFlags, workload: Workload | null): DatasetName {
+  if (workload !== null) return 'workload';
+  return choiceValue('dataset-name', datasetName === 'timed_trace' ? 'trace' : (datasetName ?? 'random'), DATASETS);
+}
+
+/** A client keeps what it sent. */
+const MOST_REQUESTS = 200_000;
+
+function requestsOf(workload: Workload): number {
+  let num = 0;
+  for (const _request of workload.requests()) {
+    if (++num > MOST_REQUESTS) {
+      throw new PagodaError('bad_config', `--num-requests must be at most ${MOST_REQUESTS} for a load on a server.`, {
+        param: '--num-requests',
+      });
+    }
+  }
+  return num;
+}
+
+/** Null = its own times. */
+function rateOfWorkload({ closedLoop }: Workload): number | null {
+  return closedLoop === null ? null : Number.POSITIVE_INFINITY;
+}
+
+function limitOf({ maxConcurrency }: BenchServeFlags, workload: Workload | null): number | null {
+  if (workload?.closedLoop) return workload.closedLoop.concurrency;
+  return maxConcurrency === undefined ? null : countValue('max-concurrency', maxConcurrency, 1);
 }
 
 const PERCENT: Range = {

@@ -69,6 +69,7 @@ function plan(setup: Setup, prompts: ReadonlyArray<BenchPrompt>): PlannedRequest
   return prompts.map((prompt, index) => ({
     index,
     sendSeconds: prompt.sendSeconds ?? 0,
+    sessionId: prompt.sessionId ?? null,
     body: requestBody(prompt, { backend, model, ignoreEos, fields }),
     numPromptTokens: prompt.numPromptTokens,
     headers: { 'x-request-id': `${prefix}${index}` },
@@ -83,6 +84,7 @@ function jobOf(flags: BenchServeFlags, settings: ServeSettings, requests: readon
     requests: [...requests].sort((a, b) => a.sendSeconds - b.sendSeconds),
     maxConcurrency,
     isUnpaced: requestRate === Number.POSITIVE_INFINITY && rampUp === null,
+    thinkSeconds: settings.thinkSeconds,
     startSeconds: 0,
   };
 }
@@ -90,8 +92,9 @@ function jobOf(flags: BenchServeFlags, settings: ServeSettings, requests: readon
 /** Sent before the start, counted nowhere; all of them failing ends the run, with the reason. */
 async function warmUp(job: LoadJob, warmups: readonly PlannedRequest[], signal: AbortSignal): Promise<void> {
   if (warmups.length === 0) return;
-  const requests = warmups.map((request) => ({ ...request, sendSeconds: 0 }));
-  const warm = { ...job, requests, maxConcurrency: job.maxConcurrency ?? WARMUP_CONCURRENCY, isUnpaced: true };
+  const requests = warmups.map((request) => ({ ...request, sendSeconds: 0, sessionId: null }));
+  const maxConcurrency = job.maxConcurrency ?? WARMUP_CONCURRENCY;
+  const warm: LoadJob = { ...job, requests, maxConcurrency, isUnpaced: true, thinkSeconds: 0 };
   const { records } = await runLoad({ ...warm, startSeconds: now() }, { clock: now, signal });
   if (records.length === 0 || records.some((record) => record.outcome === 'completed')) return;
   throw new PagodaError('bad_request', `Every warm-up request failed. ${records[0]!.error}`);

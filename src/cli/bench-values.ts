@@ -34,10 +34,17 @@ export function numberValue(option: string, text: string, range: Range, allowsIn
   return value;
 }
 
+const UNIT_SECONDS: ReadonlyMap<string, number> = new Map([
+  ['ms', 0.001],
+  ['s', 1],
+  ['m', 60],
+  ['h', 3600],
+]);
+
 /** Seconds from `1.5s`, `50ms`, `2m`, `1h` or a bare number of `bareUnit` seconds. */
 export function secondsValue(option: string, text: string, bareUnit = 1): number {
   const match = /^(\d+\.?\d*|\.\d+)(ms|s|m|h)?$/.exec(text);
-  const unit = { ms: 0.001, s: 1, m: 60, h: 3600 }[match?.[2] ?? ''] ?? bareUnit;
+  const unit = UNIT_SECONDS.get(match?.[2] ?? '') ?? bareUnit;
   const value = Number(match?.[1]) * unit;
   if (match === null || !(value > 0)) throw refuse(option, 'a time above 0 like 1.5s or 50ms', text);
   return value;

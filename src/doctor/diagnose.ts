@@ -105,7 +105,7 @@ function predictor(resimulate: Resimulate | undefined): Predict {
   let before: RunSummary | null | undefined;
   return (change) => {
     if (change === null) return null;
-    before ??= resimulate({});
+    if (before === undefined) before = resimulate({});
     const after = before === null ? null : resimulate(change);
     return before === null || after === null ? null : { before, after };
   };

@@ -52,7 +52,7 @@ export function changedRequest(request: DeploymentRequest, change: DeploymentCha
     ...(kvCacheDtype === undefined ? {} : { kvCacheDtype: kvCacheDtype as KvCacheDtype }),
     ...(change.enforceEager === undefined ? {} : { enforceEager: change.enforceEager }),
     ...(change.enablePrefixCaching === undefined ? {} : { enablePrefixCaching: change.enablePrefixCaching }),
-    ...(change.greedySampler === true ? { engineProfile: 'vllm' } : {}),
+    ...(change.greedySampler === true ? { engineProfile: 'vllm' as const } : {}),
     ...(needsGpus
       ? { tensorParallelSize, dataParallelSize: numReplicas, gpu: withGpus(request.gpu ?? null, numGpus) }
       : {}),

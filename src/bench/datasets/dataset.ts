@@ -11,6 +11,8 @@ export interface BenchPrompt {
   readonly numOutputTokens: number;
   /** Only in traces: when it is due, seconds after the start. */
   readonly sendSeconds: number | null;
+  /** Only in traces: requests of one conversation have the same. */
+  readonly sessionId?: number;
 }
 
 export interface DatasetContext {

@@ -20,7 +20,7 @@ export function tracePrompts(workload: Workload, context: DatasetContext): Bench
   const prompts: BenchPrompt[] = [];
   for (const request of workload.requests()) {
     if (prompts.length >= context.numPrompts) break;
-    const { numPromptTokens, numOutputTokens, hashIds, arrivalSeconds } = request;
+    const { numPromptTokens, numOutputTokens, hashIds, arrivalSeconds, sessionId } = request;
     const shared = (hashIds ?? []).slice(0, Math.floor(numPromptTokens / workload.hashBlockTokens)).map(block);
     const numOwn = numPromptTokens - shared.length * workload.hashBlockTokens;
     prompts.push({
@@ -28,6 +28,7 @@ export function tracePrompts(workload: Workload, context: DatasetContext): Bench
       numPromptTokens,
       numOutputTokens: Math.max(1, numOutputTokens),
       sendSeconds: workload.closedLoop === null ? arrivalSeconds : null,
+      ...(sessionId === null ? {} : { sessionId }),
     });
   }
   return prompts;

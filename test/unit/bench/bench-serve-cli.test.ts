@@ -112,7 +112,19 @@ describe('bench serve', () => {
     expect(result.start_times!.map((time) => Number(time.toFixed(6)))).toEqual([0, 0.01, 0.02]);
   });
 
+  it('takes the workload flags of simulate', async () => {
+    const seen = await modelServer();
+    const load = ['--prompt', '12', '--output', '3', '--concurrency', '2', '--num-requests', '5', '--num-warmups', '1'];
+    const { code, stdout } = await run(['bench', 'serve', '--url', server!.url, ...load, '--json']);
+    expect(code).toBe(0);
+    const result = { max_concurrency: 2, num_prompts: 5, completed: 5, total_input_tokens: 60, dataset_name: 'workload' };
+    expect(JSON.parse(stdout)).toMatchObject(result);
+    expect(seen.bodies).toHaveLength(6);
+  });
+
   it.each<[string[], string]>([
+    [['--prompt', '800', '--request-rate', '5'], '--prompt and --request-rate belong to two ways'],
+    [['--prompt', '800'], 'How do requests come?'],
     [['--url', 'http://127.0.0.1:1'], '--url: no server answers at http://127.0.0.1:1. Nothing listens there'],
     [['--url', 'nonsense'], "--url must be an address like http://127.0.0.1:8000, got 'nonsense'."],
     [['--dataset-name', 'sonnet'], '--dataset-name must be one of random, sharegpt, custom, prefix_repetition, trace'],
@@ -156,12 +168,13 @@ describe.skipIf(!existsSync(worker))('several processes (after a build)', () => 
     const requests = Array.from({ length: 9 }, (_, index) => ({
       index,
       sendSeconds: index * 0.01,
+      sessionId: null,
       body: JSON.stringify({ prompt: [index] }),
       numPromptTokens: 1,
       headers: {},
     }));
     const target = { url: `${server!.url}/v1/completions`, backend: 'openai', headers: {}, idleSeconds: 60, insecure: false } as const;
-    const job = { target, requests, maxConcurrency: null, isUnpaced: false, startSeconds: now() };
+    const job = { target, requests, maxConcurrency: null, isUnpaced: false, thinkSeconds: 0, startSeconds: now() };
     const signal = new AbortController().signal;
     const { records, startSeconds, lag } = await runLoadInProcesses(job, 3, { clock: now, signal, workerEntry: worker });
     expect(records.map((record) => [record.index, record.outcome])).toEqual(requests.map(({ index }) => [index, 'completed']));

@@ -24,6 +24,7 @@ const planned = (num: number, gapSeconds: number): PlannedRequest[] =>
   Array.from({ length: num }, (_, index) => ({
     index,
     sendSeconds: index * gapSeconds,
+    sessionId: null,
     body: JSON.stringify({ prompt: String(index) }),
     numPromptTokens: 1,
     headers: { 'x-request-id': `bench-${index}` },
@@ -34,6 +35,7 @@ const job = (url: string, fields: Partial<LoadJob>): LoadJob => ({
   requests: [],
   maxConcurrency: null,
   isUnpaced: false,
+  thinkSeconds: 0,
   startSeconds: now(),
   ...fields,
 });
@@ -140,6 +142,29 @@ describe('runLoad', () => {
     expect(new Set(open.records.map((record) => record.scheduledSeconds)).size).toBe(1);
     expect(open.records.at(-1)!.admittedSeconds).toBeGreaterThan(open.records.at(-1)!.scheduledSeconds);
     expect(most).toBe(3);
+  });
+
+  it('asks on in a conversation only when the answer has come', async () => {
+    const open = new Map<string, number>();
+    let most = 0;
+    server = await fakeStreamServer((_request, body, response) => {
+      const { prompt } = JSON.parse(body) as { prompt: string };
+      const session = String(Number(prompt) % 2);
+      open.set(session, (open.get(session) ?? 0) + 1);
+      most = Math.max(most, open.get(session)!);
+      setTimeout(() => {
+        open.set(session, open.get(session)! - 1);
+        openStream(response);
+        response.end(token('x', 'stop') + closing(1, 1));
+      }, 2);
+    });
+    const requests = planned(6, 0).map((request) => ({ ...request, sessionId: request.index % 2 }));
+    const { records } = await runLoad(job(server.url, { requests }), forever());
+    expect(most).toBe(1);
+    // The time of a later turn begins with the end of the one before.
+    for (let i = 2; i < records.length; i++) {
+      expect(records[i]!.scheduledSeconds).toBeGreaterThanOrEqual(records[i - 2]!.endSeconds);
+    }
   });
 
   it('tells completed, failed and cut requests apart', async () => {
