@@ -27,9 +27,9 @@ export function calibrateEngine(
   io: CliIo,
 ): void {
   const request = deploymentRequestOf(command, model);
-  if ((request.gpu ?? null) === null) throw badFlag('--gpu', 'is needed: which GPUs was it measured on?');
+  if ((request.gpu ?? null) === null) throw badFlag('--gpu', 'is needed: the GPUs that it was measured on');
   const { bench = [], log } = flags;
-  if (bench.length === 0 && log === undefined) throw badFlag('--bench', 'or --log is needed: what was measured?');
+  if (bench.length === 0 && log === undefined) throw badFlag('--bench', 'or --log is needed: it says what was measured');
   const resolved = resolveDeployment(request);
   const rows = [
     ...bench.map((path) => benchRow(resolved, path)),

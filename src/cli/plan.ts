@@ -88,8 +88,9 @@ function requireWhatIsNeeded(flags: PlanFlags, { hasLoad, hasTargets, hasGpu }: 
   const need = (option: string, what: string, example: string): never => {
     throw new PagodaError('bad_config', `${option} needs ${what}, like ${example}.`, { param: option });
   };
-  if (hasTargets && !hasLoad) need('--ttft, --tpot and --e2e', 'a load', '--concurrency 50 or --rate 5');
-  if (hasTargets && !hasGpu) need('--ttft, --tpot and --e2e', 'hardware', '--gpu a100-80gb:4');
+  const target = (['ttft', 'tpot', 'e2e'] as const).find((name) => flags[name] !== undefined);
+  if (target !== undefined && !hasLoad) need(`--${target}`, 'a load', '--concurrency 50 or --rate 5');
+  if (target !== undefined && !hasGpu) need(`--${target}`, 'hardware', '--gpu a100-80gb:4');
   if (flags.percentile !== undefined && !hasTargets) need('--percentile', 'a target', '--ttft 1.5s');
   if (flags.pareto === true && !hasTargets) need('--pareto', 'a target', '--ttft 1.5s');
   if (flags.fragmentation === true && !(hasLoad && hasGpu)) need('--fragmentation', 'a load and hardware', '--concurrency 50 --gpu a100-80gb');
