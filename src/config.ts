@@ -88,7 +88,7 @@ function checkTogether(config: ResolvedOptions): void {
 /** `org/name` with its --revision; a path stays as it is. */
 function modelName(config: ResolvedOptions): string {
   if (config.revision === null) return config.model;
-  if (!/^[\w.-]+\/[\w.-]+(:[\w.-]+)?$/.test(config.model)) {
+  if (!/^\w[\w.-]*\/[\w.-]+(:[\w.-]+)?$/.test(config.model)) {
     throw new PagodaError('bad_config', `--revision needs a model of the form org/name, got '${config.model}'.`, {
       param: '--revision',
     });

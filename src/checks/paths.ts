@@ -1,4 +1,5 @@
 // The execution paths that this machine can run: the reference device, and the cpu device on each instruction set of the CPU.
+// `--path cpu-avx2` on a check's command line leaves only that one.
 
 import { cpuIsas, isCpuDeviceAvailable } from '../device/cpu/cpu-device.ts';
 
@@ -12,10 +13,18 @@ export interface ExecutionPath {
 export const REFERENCE_PATH: ExecutionPath = { name: 'reference', device: 'reference', isa: null };
 
 export function availableCpuPaths(): ExecutionPath[] {
-  if (!isCpuDeviceAvailable().available) return [];
-  return cpuIsas().map((isa) => ({ name: `cpu-${isa}`, device: 'cpu', isa }));
+  return availablePaths().filter((path) => path.device === 'cpu');
 }
 
 export function availablePaths(): ExecutionPath[] {
-  return [REFERENCE_PATH, ...availableCpuPaths()];
+  const cpuPaths: ExecutionPath[] = isCpuDeviceAvailable().available
+    ? cpuIsas().map((isa) => ({ name: `cpu-${isa}`, device: 'cpu', isa }))
+    : [];
+  const all = [REFERENCE_PATH, ...cpuPaths];
+  const at = process.argv.indexOf('--path');
+  if (at === -1) return all;
+  const wanted = all.filter(({ name }) => name === process.argv[at + 1]);
+  if (wanted.length > 0) return wanted;
+  process.stderr.write(`--path must be one of ${all.map(({ name }) => name).join(', ')}.\n`);
+  process.exit(2);
 }

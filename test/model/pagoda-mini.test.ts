@@ -56,12 +56,13 @@ async function check(checkpoint: Checkpoint, cases: readonly Golden[], numSteps:
 }
 
 describe('pagoda-mini', () => {
-  it('model.safetensors, all goldens', { timeout: 300_000 }, async () => {
+  // `npm run test:accuracy` runs all steps; here as many as a slow machine does in a minute.
+  it('model.safetensors, all goldens', async () => {
     expect(goldens.length).toBe(16);
-    await check(openSafetensors(assets), goldens, 32);
+    await check(openSafetensors(assets), goldens, 10);
   });
 
-  it('F16 GGUF, some of them: the same values in the other layout', { timeout: 300_000 }, async () => {
-    await check(openGguf(join(assets, 'pagoda-mini.F16.gguf')), goldens.slice(0, 4), 12);
+  it('F16 GGUF, some of them: the same values in the other layout', async () => {
+    await check(openGguf(join(assets, 'pagoda-mini.F16.gguf')), goldens.slice(0, 3), 6);
   });
 });
