@@ -38,7 +38,7 @@ export const WORKLOAD_PRESETS = {
     output: quantiles(
       ...[7, 41, 54, 67, 77, 85, 91, 96, 103, 113, 129, 151, 177, 217, 384, 395, 400, 411, 424, 451, 1000],
     ),
-    rankCorrelation: -0.11,
+    rankCorrelation: 0.07,
   },
   // AzureLLMInferenceTrace_code (2023), 8,819 requests; index of dispersion 13, 71 and 161.
   'azure-code': {

@@ -1,19 +1,23 @@
 // Case S01 of the reference cases: one long prompt beside a decoding sequence. The stall is a number of steps that follows from the
 // step budget, and the decoder gets its token in each of them.
 import { describe, expect, it } from 'vitest';
+import type { SchedulerFlags } from '../../../src/sim/deployment.ts';
 import { simulate } from '../../../src/sim/simulation.ts';
 import { openTrace } from '../../../src/workload/trace-workload.ts';
+import type { Workload } from '../../../src/workload/workload.ts';
 import { noShared, sharedPath } from '../../shared-data.ts';
 import { deploymentOf, fixedCost, request, Witness, workloadOf } from './simulation-fixtures.ts';
 
-const CASES = [
+const CASES: ReadonlyArray<{ flags: Partial<SchedulerFlags>; numSteps: number; mostPrefill: number }> = [
   { flags: { maxNumBatchedTokens: 512 }, numSteps: 11, mostPrefill: 511 },
   { flags: { maxNumBatchedTokens: 2048 }, numSteps: 3, mostPrefill: 2047 },
   { flags: { maxNumBatchedTokens: 8192 }, numSteps: 1, mostPrefill: 5112 },
   { flags: { maxNumBatchedTokens: 1024, chunkedPrefillSize: 512 }, numSteps: 10, mostPrefill: 512 },
 ];
 
-function stallOf(flags: (typeof CASES)[number]['flags'], workload = workloadOf([request(0, 16, 600), request(0.5, 5112, 2)])) {
+const BY_HAND = workloadOf([request(0, 16, 600), request(0.5, 5112, 2)]);
+
+function stallOf(flags: Partial<SchedulerFlags>, workload: Workload = BY_HAND) {
   const witness = new Witness();
   const deployment = deploymentOf({ ...flags, enablePrefixCaching: true }, { cost: fixedCost(0.01) });
   simulate(deployment, workload, { observer: witness });
