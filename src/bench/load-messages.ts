@@ -7,6 +7,7 @@ import type { RequestRecord } from './request-record.ts';
 export type ToWorker = { readonly kind: 'run'; readonly job: LoadJob } | { readonly kind: 'stop' };
 
 export type FromWorker =
+  | { readonly kind: 'ready' }
   | { readonly kind: 'records'; readonly records: readonly RequestRecord[] }
   | { readonly kind: 'done'; readonly lag: LagReport }
   | { readonly kind: 'failed'; readonly message: string };

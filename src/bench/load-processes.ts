@@ -9,15 +9,15 @@ import type { FromWorker, ToWorker } from './load-messages.ts';
 import { type LoadJob, type LoadOptions, type LoadResult, runLoad } from './load-run.ts';
 import type { RequestRecord } from './request-record.ts';
 
-/** Starting processes takes a while: the load begins this much later for each run. */
-const START_SECONDS = 1.5;
+/** Between the moment at which every process stands ready and the start of the load. */
+const LEAD_SECONDS = 0.25;
 
 export interface ProcessesOptions extends LoadOptions {
   /** The worker's file, where it is not beside this one. */
   readonly workerEntry?: string;
 }
 
-/** `job.startSeconds` is when the load begins at the earliest; with several processes it is moved until all of them stand ready. */
+/** `job.startSeconds` is when the load begins at the earliest; with several processes it waits until all of them stand ready. */
 export async function runLoadInProcesses(
   job: LoadJob,
   numProcesses: number,
@@ -26,8 +26,6 @@ export async function runLoadInProcesses(
   const limit = job.maxConcurrency ?? Number.POSITIVE_INFINITY;
   const num = Math.max(1, Math.min(numProcesses, job.requests.length, limit));
   if (num === 1) return { ...(await runLoad(job, options)), startSeconds: job.startSeconds };
-  const startSeconds = Math.max(job.startSeconds, options.clock() + START_SECONDS);
-  const shares = dealOut({ ...job, startSeconds }, num);
   const records: RequestRecord[] = [];
   const onRecords = (more: readonly RequestRecord[]): void => {
     for (const record of more) {
@@ -35,9 +33,24 @@ export async function runLoadInProcesses(
       options.onRecord?.(record);
     }
   };
-  const { signal, workerEntry = defaultEntry() } = options;
-  const lags = await Promise.all(shares.map((share) => runShare(share, { onRecords, signal, workerEntry })));
-  return { records: records.sort((a, b) => a.index - b.index), lag: worstLag(lags), startSeconds };
+  const entry = options.workerEntry ?? defaultEntry();
+  const workers = Array.from({ length: num }, () => new LoadWorker(entry, onRecords));
+  const stop = (): void => {
+    for (const worker of workers) worker.send({ kind: 'stop' });
+  };
+  options.signal.addEventListener('abort', stop, { once: true });
+  try {
+    await Promise.all(workers.map((worker) => worker.ready));
+    const startSeconds = Math.max(job.startSeconds, options.clock() + LEAD_SECONDS);
+    const shares = dealOut({ ...job, startSeconds }, num);
+    for (const [i, worker] of workers.entries()) worker.send({ kind: 'run', job: shares[i]! });
+    if (options.signal.aborted) stop();
+    const lags = await Promise.all(workers.map((worker) => worker.done));
+    return { records: records.sort((a, b) => a.index - b.index), lag: worstLag(lags), startSeconds };
+  } finally {
+    options.signal.removeEventListener('abort', stop);
+    for (const worker of workers) worker.end();
+  }
 }
 
 /** Requests of one conversation stay together. Exported for its test. */
@@ -52,42 +65,56 @@ export function dealOut(job: LoadJob, num: number): LoadJob[] {
   }));
 }
 
-interface ShareOptions {
-  readonly workerEntry: string;
-  readonly signal: AbortSignal;
-  onRecords(records: readonly RequestRecord[]): void;
-}
+/** One process, from its start to its last message. */
+class LoadWorker {
+  readonly ready: Promise<void>;
+  readonly done: Promise<LagReport>;
+  readonly #child: ChildProcess;
 
-function runShare(job: LoadJob, { signal, onRecords, workerEntry }: ShareOptions): Promise<LagReport> {
-  const child = startWorker(workerEntry);
-  const send = (message: ToWorker): void => {
-    if (child.connected) child.send(message);
-  };
-  const stop = (): void => send({ kind: 'stop' });
-  signal.addEventListener('abort', stop, { once: true });
-  return new Promise<LagReport>((resolve, reject) => {
-    child.on('error', (error) =>
-      reject(new PagodaError('internal', `A load process could not start: ${error.message}.`, { cause: error })),
-    );
-    child.on('exit', (code, endSignal) =>
-      reject(new PagodaError('internal', `A load process ended early (${endSignal ?? `exit code ${code}`}).`)),
-    );
-    child.on('message', (raw) => {
-      const message = raw as FromWorker;
-      if (message.kind === 'records') onRecords(message.records);
-      else if (message.kind === 'done') resolve(message.lag);
-      else reject(new PagodaError('internal', `A load process failed: ${message.message}`));
+  constructor(entry: string, onRecords: (records: readonly RequestRecord[]) => void) {
+    const child = fork(entry, [], { serialization: 'advanced', stdio: ['ignore', 'inherit', 'inherit', 'ipc'] });
+    this.#child = child;
+    let onReady: () => void = () => undefined;
+    const isUp = new Promise<void>((resolve) => {
+      onReady = resolve;
     });
-    send({ kind: 'run', job });
-    if (signal.aborted) stop();
-  }).finally(() => {
-    signal.removeEventListener('abort', stop);
-    if (child.exitCode === null && child.signalCode === null) child.kill();
-  });
-}
+    this.done = new Promise<LagReport>((resolve, reject) => {
+      const fail = (message: string, cause?: unknown): void =>
+        reject(new PagodaError('internal', message, cause === undefined ? {} : { cause }));
+      child.on('error', (error) => fail(`A load process could not start: ${error.message}.`, error));
+      child.on('exit', (code, signal) => fail(`A load process ended early (${signal ?? `exit code ${code}`}).`));
+      child.on('message', (raw) => {
+        const message = raw as FromWorker;
+        switch (message.kind) {
+          case 'ready':
+            onReady();
+            break;
+          case 'records':
+            onRecords(message.records);
+            break;
+          case 'done':
+            resolve(message.lag);
+            break;
+          case 'failed':
+            fail(`A load process failed: ${message.message}`);
+            break;
+          default:
+            message satisfies never;
+        }
+      });
+    });
+    // A process that ends before it is ready has failed; whoever waits for either hears of it once.
+    this.ready = Promise.race([isUp, this.done.then(() => undefined)]);
+    this.done.catch(() => undefined);
+  }
 
-function startWorker(entry: string): ChildProcess {
-  return fork(entry, [], { serialization: 'advanced', stdio: ['ignore', 'inherit', 'inherit', 'ipc'] });
+  send(message: ToWorker): void {
+    if (this.#child.connected) this.#child.send(message);
+  }
+
+  end(): void {
+    if (this.#child.exitCode === null && this.#child.signalCode === null) this.#child.kill();
+  }
 }
 
 /** The same file in src/ (TypeScript, on a Node.js that runs it) and dist/ (JavaScript). */

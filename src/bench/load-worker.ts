@@ -44,3 +44,5 @@ process.on('message', (raw) => {
       process.disconnect();
     });
 });
+
+send({ kind: 'ready' });

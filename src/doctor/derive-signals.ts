@@ -12,6 +12,7 @@ const TAIL_FACTOR = 2;
 /** A running number that stands still so often under a queue is a limit. */
 const PINNED_SHARE = 0.9;
 const MIN_PINNED_SAMPLES = 3;
+const FULL_KV_USAGE = 0.9;
 
 export function deriveSignals(observation: Observation, targets: Targets): Signals {
   const { samples, facts, windowSeconds, figures } = observation;
@@ -75,7 +76,8 @@ function unlimitedShare(samples: readonly Sample[]): number | null {
 
 /** The number of running requests that hardly ever changes while others wait, or null. */
 function pinnedAt(samples: readonly Sample[]): number | null {
-  const queued = samples.filter((sample) => sample.numWaiting! > 0);
+  // With a full KV cache it is the cache that holds the number.
+  const queued = samples.filter((sample) => sample.numWaiting! > 0 && (sample.kvUsage ?? 0) < FULL_KV_USAGE);
   if (queued.length < MIN_PINNED_SAMPLES || queued.length < PINNED_SHARE * samples.length) return null;
   const most = maxOf(queued.map((sample) => sample.numRunning!))!;
   const atMost = queued.filter((sample) => sample.numRunning! === most).length;

@@ -85,7 +85,17 @@ describe('doctor', () => {
   });
 
   it('predicts the effect by simulating what was observed', async () => {
-    const argv = ['doctor', 'llama-7b', '--gpu', 'a100-80gb', '--log', file('a.log', SLOT_BOUND), '--max-num-seqs', '32'];
+    const lengths = (name: string, mean: number, n: number) =>
+      `vllm:${name}_bucket{le="${2 * mean}"} ${n}\nvllm:${name}_bucket{le="+Inf"} ${n}\nvllm:${name}_sum ${mean * n}\nvllm:${name}_count ${n}\n`;
+    const pages = [1, 2, 3, 4].map((n) =>
+      file(
+        `${n}.txt`,
+        'vllm:num_requests_running 8\nvllm:num_requests_waiting 12\nvllm:kv_cache_usage_perc 0.05\n' +
+          lengths('request_prompt_tokens', 200, 10 * n) +
+          lengths('request_generation_tokens', 40, 10 * n),
+      ),
+    );
+    const argv = ['doctor', 'llama-7b', '--gpu', 'a100-80gb', '--max-num-seqs', '8', '--metrics', ...pages];
     const { code, stdout, stderr } = await run([...argv, '--json']);
     expect([code, stderr]).toEqual([1, '']);
     type Effect = { ttft_p99_seconds: number };

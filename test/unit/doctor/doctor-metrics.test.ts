@@ -127,17 +127,17 @@ describe('a window of metrics', () => {
     const own = (n: number) =>
       [
         page(n, { running: 2, waiting: 0, kv: 0.1 }),
-        `pagoda:step_phase_seconds_total{phase="schedule"} ${0.1 * n}`,
-        `pagoda:step_phase_seconds_total{phase="device"} ${0.8 * n}`,
+        `pagoda:step_phase_seconds_total{phase="schedule"} ${0.05 * n}`,
+        `pagoda:step_phase_seconds_total{phase="device"} ${0.9 * n}`,
         `pagoda:step_phase_seconds_total{phase="sampling"} ${0.3 * n}`,
-        `pagoda:step_phase_seconds_total{phase="update"} ${0.1 * n}`,
+        `pagoda:step_phase_seconds_total{phase="update"} ${0.05 * n}`,
         `pagoda:recomputed_tokens_total ${100 * n}`,
       ].join('\n');
     const observation = observeMetrics('x', [0, 1].map((i) => ({ seconds: 60 * i, text: own(60 * (i + 1)) })));
     const signals = deriveSignals(observation, NO_TARGETS);
     expect(observation.engine).toBe('pagoda');
     expect(signals.samplingShare).toBeCloseTo(0.3, 9);
-    expect(signals.overheadShare).toBeCloseTo(0.2, 9);
+    expect(signals.overheadShare).toBeCloseTo(0.1, 9);
     expect(signals.recomputedShare).toBeCloseTo(100 / 1400, 9);
     expect(diagnose(observation).findings.map((finding) => finding.rule)).toEqual(['R8']);
   });

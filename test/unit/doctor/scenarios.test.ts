@@ -206,7 +206,7 @@ const SCENARIOS: ReadonlyArray<readonly [string, Scenario, Measure]> = [
   [
     'R8',
     {
-      cost: ({ greedySampler }) => ({ fixed: 3, sampling: greedySampler === true ? 0 : 0.3 }),
+      cost: ({ greedySampler }) => ({ fixed: 3, sampling: greedySampler === true ? 0 : 1 }),
       load: () => ({ requests: open(120, 4, steady) }),
     },
     itl,
