@@ -155,6 +155,7 @@ export const SCHEDULE_RULES: readonly Rule[] = [
         {
           all: [
             { signal: 'waitingMean', is: '>=', than: 1 },
+            { signal: 'numSamples', is: '>=', than: 3 },
             { signal: 'waitingShare', is: '>=', than: 0.8 },
             { signal: 'kvUsageHigh', is: '<', than: 0.3 },
             { signal: 'slotsFullShare', is: '<', than: 0.5 },
