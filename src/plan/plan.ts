@@ -11,7 +11,7 @@ import { type FragmentationRow, fragmentation } from './fragmentation.ts';
 import { evaluateTask } from './max-rate.ts';
 import { paretoFront } from './pareto.ts';
 import { type DeploymentRequest, draftDeployment, fitProblem, type ResolvedDeployment } from './resolve-deployment.ts';
-import { nearestOf, type SearchInput, search, searchOn } from './search.ts';
+import { leastTpotOn, nearestOf, type SearchInput, search, searchOn } from './search.ts';
 import { type LengthFigures, lengthFigures, type WorkloadSample } from './workload-sample.ts';
 
 export interface PlanInput {
@@ -67,6 +67,7 @@ export async function plan(input: PlanInput, options: EvaluateAllOptions): Promi
   const cheapest = [...(found?.cheapest ?? [])];
   const isMet = !canRun || !hasTargets ? null : own.length > 0 || cheapest.length > 0;
   const searched = found?.evaluations ?? [];
+  const tried = evaluation === null ? searched : [...searched, evaluation];
   const best = cheapest[0] ?? null;
   const shown = best === null || best.numGpus >= (own[0]?.numGpus ?? Number.POSITIVE_INFINITY) ? own[0] : best;
   return {
@@ -81,7 +82,7 @@ export async function plan(input: PlanInput, options: EvaluateAllOptions): Promi
     pareto: input.wantsPareto ? paretoFront([...searched, ...own].filter(isServed)) : [],
     fragmentation: input.wantsFragmentation && canRun && problem === null ? fragmentation(resolved, sample) : [],
     isMet,
-    changes: isMet === false && searchInput !== null ? await changesThatHelp(searchInput, searched, options) : [],
+    changes: isMet === false && searchInput !== null ? await changesThatHelp(searchInput, tried, options) : [],
     commands: commandsOf(shown?.request ?? request),
   };
 }
@@ -100,6 +101,7 @@ async function changesThatHelp(
 ): Promise<string[]> {
   const changes: string[] = [];
   const tried: Evaluation[] = [...searched];
+  const { tpotSeconds: tpotTarget } = input.targets;
   const { resolved, request } = input;
   for (const factor of [2, 4]) {
     const more = await searchOn(input, resolved.numGpus * factor, options);
@@ -113,6 +115,12 @@ async function changesThatHelp(
     const smaller: SearchInput = { ...input, request: { ...request, weightDtype: 'fp8', kvCacheDtype: 'fp8' } };
     const best = (await searchOn(smaller, resolved.numGpus, options)).find(({ isMet }) => isMet);
     if (best !== undefined) changes.push(`--quantization fp8 --kv-cache-dtype fp8 on ${best.numGpus} GPUs: ${best.name} meets it.`);
+  }
+  const least = leastTpotOn(input, resolved.numGpus * 4);
+  if (changes.length === 0 && tpotTarget !== null && least > tpotTarget && Number.isFinite(least)) {
+    changes.push(
+      `A step that only decodes takes ${(1e3 * least).toFixed(1)} ms even on ${resolved.numGpus * 4} GPUs: raise --tpot, use faster GPUs, smaller weights or a smaller model.`,
+    );
   }
   const nearest = nearestOf(tried, input);
   if (changes.length === 0 && nearest?.summary) {

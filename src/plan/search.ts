@@ -11,7 +11,7 @@ import {
   type TargetPercentile,
 } from './evaluate.ts';
 import { type EvaluateAllOptions, evaluateAll } from './evaluate-all.ts';
-import { type DeploymentRequest, draftDeployment, type ResolvedDeployment } from './resolve-deployment.ts';
+import { type DeploymentRequest, draftDeployment, fitProblem, type ResolvedDeployment } from './resolve-deployment.ts';
 import type { WorkloadSample } from './workload-sample.ts';
 
 export interface SearchInput {
@@ -89,6 +89,15 @@ export function nearestOf(evaluations: readonly Evaluation[], input: SearchInput
 export function taskOf(input: SearchInput, request: DeploymentRequest): EvaluationTask {
   const { sample, targets, percentile, findsRate } = input;
   return { request, sample, targets, percentile, findsRate, requestsPerSecond: null };
+}
+
+/** Of all layouts on exactly so many GPUs that start; Infinity when none does. */
+export function leastTpotOn(input: SearchInput, numGpus: number): number {
+  const { resolved, request, sample } = input;
+  if (resolved.gpu === null) return Number.POSITIVE_INFINITY;
+  const all = layouts({ request, shape: resolved.found.shape, gpu: resolved.gpu, numGpus, sample });
+  const starting = all.map(draftDeployment).filter((each) => fitProblem(each) === null);
+  return Math.min(...starting.map((each) => leastTpotSeconds(each, sample)), Number.POSITIVE_INFINITY);
 }
 
 /** A layout whose pure decode step is too slow already is not worth a run. */
