@@ -192,7 +192,7 @@ function numberCases({ device, build, make }: CaseContext): void {
   const compare = async (
     model: SyntheticModel & { program: Program },
     kv: KvOptions,
-    rounding: number,
+    roundings: Roundings,
   ): Promise<void> => {
     const tokens = randomTokens(3, 70, model.program.vocabSize);
     const tested = await make(model, kv);
