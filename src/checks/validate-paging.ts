@@ -8,7 +8,7 @@ import type { EndedRequest, SimulatedStep, SimulationObserver } from '../sim/sim
 import type { StepCost } from '../sim/step-cost.ts';
 import type { WorkloadRequest } from '../workload/workload.ts';
 import { type PaperLengths, paperRequests, workloadOfRequests } from './paper-workload.ts';
-import { percent, type ValidationPart } from './validation-part.ts';
+import { mean, percent, type ValidationPart } from './validation-part.ts';
 
 const NUM_SLOTS = 15_728;
 const MAX_MODEL_LEN = 2048;
@@ -43,13 +43,16 @@ const FIGURE_2: ReadonlyArray<{
 ];
 const PAGED_TOKEN_SHARE = 0.963;
 const SHARE_BOUND = 0.03;
+const FIGURE_2_SECONDS = 1800;
 /** Seconds per output token at which rates are compared. */
 const LATENCY_BOUND = 0.5;
 
 export const validatePaging: ValidationPart = {
   name: 'paging',
   run({ gates, add }) {
-    const requests = paperRequests({ ...SHAREGPT, seed: 1, requestsPerSecond: 2, maxSeconds: 3600 });
+    const samples = [1, 2, 3].map((seed) =>
+      paperRequests({ ...SHAREGPT, seed, requestsPerSecond: 2, maxSeconds: FIGURE_2_SECONDS }),
+    );
     const near = (name: string, value: number, wanted: number) =>
       gates.check(
         `Figure 2 ${name}`,
@@ -59,12 +62,14 @@ export const validatePaging: ValidationPart = {
       );
     const rows: string[][] = [];
     for (const figure of FIGURE_2) {
-      const { shares, meanRunning } = reserve(figure.policy, requests, 3600);
+      const { shares, meanRunning } = reserveAll(figure.policy, samples);
       near(`${figure.policy}, tokens`, shares.tokens, figure.tokens);
       near(`${figure.policy}, reserved`, shares.reserved, figure.reserved);
       near(`${figure.policy}, internal and external`, shares.internal + shares.external, figure.lost);
-      if (figure.internal !== null) near(`${figure.policy}, internal`, shares.internal, figure.internal);
-      if (figure.external !== null) near(`${figure.policy}, external`, shares.external, figure.external);
+      if (figure.policy === 'max') {
+        near('max, internal', shares.internal, figure.internal ?? 0);
+        near('max, external', shares.external, figure.external ?? 0);
+      }
       if (figure.policy === 'max') gates.equal('Figure 13a max, batch', meanRunning.toFixed(2), '7.00');
       const parts = [shares.tokens, shares.reserved, shares.internal, shares.external];
       const published = [figure.tokens, figure.reserved, figure.internal, figure.external];
@@ -74,13 +79,13 @@ export const validatePaging: ValidationPart = {
         meanRunning.toFixed(2),
       ]);
     }
-    const paged = page(requests, 3600);
+    const paged = page(samples[0]!, FIGURE_2_SECONDS);
     near('paged, tokens', paged.tokenShare, PAGED_TOKEN_SHARE);
     gates.atMost('Figure 2 paged, waste', Number((1 - paged.tokenShare).toFixed(4)), 0.04);
     rows.push(['paged', `${percent(paged.tokenShare)} (${percent(PAGED_TOKEN_SHARE)})`, '-', '-', '-', paged.meanRunning.toFixed(2)]);
     add({
       title: 'PagedAttention, figure 2: shares of KV memory',
-      text: 'OPT-13B, ShareGPT-like lengths, 2 requests/s. In brackets the published shares; `external` includes rounding up to powers of two.',
+      text: 'OPT-13B, ShareGPT-like lengths, 2 requests/s, mean of three samples. In brackets the published shares. `external` includes rounding up to powers of two; how the paper divides what Pow2 loses is not certain, so only the sum is gated.',
       header: ['policy', 'tokens', 'reserved', 'internal', 'external', 'batch'],
       rows,
     });
@@ -108,6 +113,21 @@ function rateRequests(requestsPerSecond: number): WorkloadRequest[] {
 
 function reserve(policy: ReservationPolicy, requests: readonly WorkloadRequest[], endSeconds: number) {
   return simulateReservation(requests, { policy, numSlots: NUM_SLOTS, maxModelLen: MAX_MODEL_LEN, endSeconds, cost: COST });
+}
+
+/** Means over several samples of the lengths. */
+function reserveAll(policy: ReservationPolicy, samples: readonly WorkloadRequest[][]) {
+  const results = samples.map((requests) => reserve(policy, requests, FIGURE_2_SECONDS));
+  const over = (pick: (result: (typeof results)[number]) => number) => mean(results.map(pick));
+  return {
+    shares: {
+      tokens: over(({ shares }) => shares.tokens),
+      reserved: over(({ shares }) => shares.reserved),
+      internal: over(({ shares }) => shares.internal),
+      external: over(({ shares }) => shares.external),
+    },
+    meanRunning: over(({ meanRunning }) => meanRunning),
+  };
 }
 
 /** The same on the real scheduler. */
