@@ -94,12 +94,13 @@ describe('the roofline cost', () => {
 
 describe('calibration', () => {
   it('finds the constants that made the measurements', () => {
+    const { stepSeconds: step, sequenceSeconds: sequence, requestSeconds: request } = ENGINE_PROFILES.vllm;
     const truth = { step: 1.3e-3, sequence: 42e-6, request: 25e-3 };
     const rows = [1, 4, 16, 64].map((numSequences) => ({
       numSequences,
-      predictedTpotSeconds: 0.01 + 0.5e-3 + 30e-6 * numSequences,
+      predictedTpotSeconds: 0.01 + step + sequence * numSequences,
       measuredTpotSeconds: 0.01 + truth.step + truth.sequence * numSequences,
-      predictedTtftSeconds: 0.1 + 10e-3 + 0.5e-3 + 30e-6,
+      predictedTtftSeconds: 0.1 + request + step + sequence,
       measuredTtftSeconds: 0.1 + truth.request + truth.step + truth.sequence,
     }));
     const fitted = fitEngineProfile(ENGINE_PROFILES.vllm, rows);
@@ -108,8 +109,8 @@ describe('calibration', () => {
     expect(fitted.requestSeconds).toBeCloseTo(truth.request, 9);
     // One batch size cannot tell the two apart: what is missing goes to the step.
     const single = fitEngineProfile(ENGINE_PROFILES.vllm, rows.slice(2, 3));
-    expect(single.sequenceSeconds).toBe(30e-6);
-    expect(single.stepSeconds + 16 * 30e-6).toBeCloseTo(truth.step + 16 * truth.sequence, 9);
+    expect(single.sequenceSeconds).toBe(sequence);
+    expect(single.stepSeconds + 16 * sequence).toBeCloseTo(truth.step + 16 * truth.sequence, 9);
     expect(() => fitEngineProfile(ENGINE_PROFILES.vllm, [])).toThrow(/there is none/);
     // Faster than nothing is not possible.
     const faster = rows.map((row) => ({ ...row, measuredTpotSeconds: 0.005 }));
