@@ -52,8 +52,8 @@ const SHAPES: ReadonlyArray<readonly [name: string, shape: Partial<SyntheticShap
       vocab: 67,
       numHeads: 3,
       numKvHeads: 3,
-      headDim: 10,
-      rope: { style: 'half', rotaryDim: 10, magnitude: 1 },
+      headDim: 40,
+      rope: { style: 'half', rotaryDim: 40, magnitude: 1 },
     },
   ],
   [
