@@ -1,3 +1,4 @@
+import type http from 'node:http';
 import { afterEach, describe, expect, it } from 'vitest';
 import { HttpExchanger, type RequestTarget } from '../../../src/bench/http-exchange.ts';
 import { loadMetrics } from '../../../src/bench/load-metrics.ts';
@@ -120,25 +121,25 @@ describe('runLoad', () => {
   });
 
   it('keeps to the limit of requests under way', async () => {
-    let numOpen = 0;
     let most = 0;
+    const held: http.ServerResponse[] = [];
+    // Answers three at a time, so that a fourth can only come after an answer.
     server = await fakeStreamServer((_request, _body, response) => {
-      most = Math.max(most, ++numOpen);
-      setTimeout(() => {
-        numOpen--;
-        openStream(response);
-        response.end(token('x', 'stop') + closing(1, 1));
-      }, 1);
+      held.push(response);
+      most = Math.max(most, held.length);
+      if (held.length < 3) return;
+      for (const each of held.splice(0)) {
+        openStream(each);
+        each.end(token('x', 'stop') + closing(1, 1));
+      }
     });
-    const closed = await runLoad(
-      job(server.url, { requests: planned(12, 0), maxConcurrency: 3, isUnpaced: true }),
-      forever(),
-    );
+    const requests = planned(12, 0);
+    const closed = await runLoad(job(server.url, { requests, maxConcurrency: 3, isUnpaced: true }), forever());
     expect(closed.records.every((record) => record.outcome === 'completed')).toBe(true);
     expect(most).toBe(3);
     // Without a schedule a request's time begins with its place, else with its time in the schedule.
     expect(closed.records.every((record) => record.scheduledSeconds === record.admittedSeconds)).toBe(true);
-    const open = await runLoad(job(server.url, { requests: planned(12, 0), maxConcurrency: 3 }), forever());
+    const open = await runLoad(job(server.url, { requests, maxConcurrency: 3 }), forever());
     expect(new Set(open.records.map((record) => record.scheduledSeconds)).size).toBe(1);
     expect(open.records.at(-1)!.admittedSeconds).toBeGreaterThan(open.records.at(-1)!.scheduledSeconds);
     expect(most).toBe(3);

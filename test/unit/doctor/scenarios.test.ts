@@ -262,7 +262,7 @@ const SCENARIOS: ReadonlyArray<readonly [string, Scenario, Measure]> = [
     'R18',
     {
       // Slots full, memory at four fifths, and twice the load.
-      flags: { maxNumSeqs: 32 },
+      flags: { maxNumSeqs: 32, maxModelLen: 4096 },
       numBlocks: 800,
       cost: () => ({ fixed: 50 }),
       load: ({ loadFactor = 1 }) => ({ requests: open(400, 9 * loadFactor, () => ({ prompt: 256, output: 128 })) }),
