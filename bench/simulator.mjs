@@ -12,7 +12,12 @@ const STEPS_PER_RUN = 2000;
 const NUM_RUNS = 60;
 const BOUND_STEPS_PER_SECOND = 100_000;
 
-const { deployment } = resolveDeployment({ model: 'llama-3.1-8b', gpu: 'h100', maxNumSeqs: NUM_SEQUENCES, maxModelLen: 8192 });
+const { deployment } = resolveDeployment({
+  model: 'llama-3.1-8b',
+  gpu: 'h100',
+  maxNumSeqs: NUM_SEQUENCES,
+  maxModelLen: 8192,
+});
 const workload = createSyntheticWorkload({
   name: '128 in, 1000-3000 out',
   seed: 0,
@@ -49,8 +54,12 @@ if (process.argv.includes('--json')) {
   console.log(JSON.stringify({ gates: [gate] }));
 } else {
   const heap = (process.memoryUsage().heapUsed - bytesBefore) / 2 ** 20;
-  console.log(`${gate.ok ? 'ok  ' : 'FAIL'} ${gate.name}: ${value.toLocaleString('en')} (at least ${gate.bound.toLocaleString('en')}; best of ${NUM_RUNS})`);
-  console.log(`     ${scheduler.numSteps.toLocaleString('en')} steps in all, heap ${heap >= 0 ? '+' : ''}${heap.toFixed(1)} MiB`);
+  console.log(
+    `${gate.ok ? 'ok  ' : 'FAIL'} ${gate.name}: ${value.toLocaleString('en')} (at least ${gate.bound.toLocaleString('en')}; best of ${NUM_RUNS})`,
+  );
+  console.log(
+    `     ${scheduler.numSteps.toLocaleString('en')} steps in all, heap ${heap >= 0 ? '+' : ''}${heap.toFixed(1)} MiB`,
+  );
 }
 console.log(`${gate.ok ? 1 : 0} passed, ${gate.ok ? 0 : 1} failed`);
 process.exitCode = gate.ok ? 0 : 1;

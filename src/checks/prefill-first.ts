@@ -30,9 +30,12 @@ interface Live {
   hasStarted: boolean;
 }
 
-export function runPrefillFirst(requests: readonly WorkloadRequest[], options: PrefillFirstOptions): PrefillFirstResult {
+export function runPrefillFirst(
+  requests: readonly WorkloadRequest[],
+  options: PrefillFirstOptions,
+): PrefillFirstResult {
   const run = new PrefillFirst(requests, options);
-  while (run.step()) continue;
+  while (run.step());
   return { gapSeconds: run.gapSeconds, delaySeconds: run.delaySeconds };
 }
 
@@ -55,9 +58,19 @@ class PrefillFirst {
 
   /** False when everything has ended. */
   step(): boolean {
-    while (this.#nextArrival < this.#requests.length && this.#requests[this.#nextArrival]!.arrivalSeconds <= this.#now) {
+    while (
+      this.#nextArrival < this.#requests.length &&
+      this.#requests[this.#nextArrival]!.arrivalSeconds <= this.#now
+    ) {
       const request = this.#requests[this.#nextArrival++]!;
-      this.#waiting.push({ request, numComputed: 0, numGenerated: 0, numBlocks: 0, lastTokenSeconds: -1, hasStarted: false });
+      this.#waiting.push({
+        request,
+        numComputed: 0,
+        numGenerated: 0,
+        numBlocks: 0,
+        lastTokenSeconds: -1,
+        hasStarted: false,
+      });
     }
     if (this.#waiting.length === 0 && this.#running.length === 0) {
       if (this.#nextArrival >= this.#requests.length) return false;

@@ -82,7 +82,14 @@ export const validatePaging: ValidationPart = {
     const paged = page(samples[0]!, FIGURE_2_SECONDS);
     near('paged, tokens', paged.tokenShare, PAGED_TOKEN_SHARE);
     gates.atMost('Figure 2 paged, waste', Number((1 - paged.tokenShare).toFixed(4)), 0.04);
-    rows.push(['paged', `${percent(paged.tokenShare)} (${percent(PAGED_TOKEN_SHARE)})`, '-', '-', '-', paged.meanRunning.toFixed(2)]);
+    rows.push([
+      'paged',
+      `${percent(paged.tokenShare)} (${percent(PAGED_TOKEN_SHARE)})`,
+      '-',
+      '-',
+      '-',
+      paged.meanRunning.toFixed(2),
+    ]);
     add({
       title: 'PagedAttention, figure 2: shares of KV memory',
       text: 'OPT-13B, ShareGPT-like lengths, 2 requests/s, mean of three samples. In brackets the published shares. `external` includes rounding up to powers of two; how the paper divides what Pow2 loses is not certain, so only the sum is gated.',
@@ -112,7 +119,13 @@ function rateRequests(requestsPerSecond: number): WorkloadRequest[] {
 }
 
 function reserve(policy: ReservationPolicy, requests: readonly WorkloadRequest[], endSeconds: number) {
-  return simulateReservation(requests, { policy, numSlots: NUM_SLOTS, maxModelLen: MAX_MODEL_LEN, endSeconds, cost: COST });
+  return simulateReservation(requests, {
+    policy,
+    numSlots: NUM_SLOTS,
+    maxModelLen: MAX_MODEL_LEN,
+    endSeconds,
+    cost: COST,
+  });
 }
 
 /** Means over several samples of the lengths. */
@@ -153,7 +166,7 @@ function page(requests: readonly WorkloadRequest[], endSeconds: number) {
   };
   const tally = new Tally(endSeconds);
   const simulation = new Simulation(deployment, workloadOfRequests('ShareGPT', requests), { observer: tally });
-  while (simulation.nowSeconds < endSeconds && !simulation.advance(1000)) continue;
+  while (simulation.nowSeconds < endSeconds && !simulation.advance(1000));
   return tally.result();
 }
 

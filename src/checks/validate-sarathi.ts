@@ -47,14 +47,24 @@ export const validateSarathi: ValidationPart = {
         const deployment = deploymentOf(model, tp, name === 'openchat' ? 8192 : 16_384);
         const chunked = capacity(name, (requests) => chunkedRun(deployment, requests, gapSeconds));
         const first = Math.max(
-          ...[32, 64, 128].map((seqs) => capacity(name, (requests) => firstRun(deployment, requests, { seqs, gapSeconds }))),
+          ...[32, 64, 128].map((seqs) =>
+            capacity(name, (requests) => firstRun(deployment, requests, { seqs, gapSeconds })),
+          ),
         );
         const ratio = Math.round((100 * chunked) / first) / 100;
         const { ratio: published, bounds } = PUBLISHED[`${model} ${name}`]!;
         const [least, most] = bounds;
         const bound = most === Number.POSITIVE_INFINITY ? `>= ${least}` : `${least} to ${most}`;
         gates.check(`Sarathi capacity, ${model} ${name}`, ratio, bound, ratio >= Math.max(1.5, least) && ratio <= most);
-        rows.push([model, name, `${1000 * gapSeconds} ms`, first.toFixed(2), chunked.toFixed(2), ratio.toFixed(2), published]);
+        rows.push([
+          model,
+          name,
+          `${1000 * gapSeconds} ms`,
+          first.toFixed(2),
+          chunked.toFixed(2),
+          ratio.toFixed(2),
+          published,
+        ]);
       }
     }
     add({
@@ -99,7 +109,11 @@ function chunkedRun(deployment: Deployment, requests: Requests, gapSeconds: numb
   return summary.itlSeconds.p99 <= gapSeconds && scheduler.queueSeconds.p50 <= MOST_DELAY_SECONDS;
 }
 
-function firstRun(deployment: Deployment, requests: Requests, { seqs, gapSeconds }: { seqs: number; gapSeconds: number }): boolean {
+function firstRun(
+  deployment: Deployment,
+  requests: Requests,
+  { seqs, gapSeconds }: { seqs: number; gapSeconds: number },
+): boolean {
   const { gapSeconds: gaps, delaySeconds } = runPrefillFirst(requests, {
     maxNumSeqs: seqs,
     maxNumBatchedTokens: deployment.flags.maxModelLen,

@@ -39,13 +39,27 @@ function kvExhaustion({ gates, add }: ValidationContext): void {
   });
   const ttft = results.map((summary) => summary.ttftSeconds.mean);
   const tpot = results.map((summary) => summary.tpotSeconds.mean);
-  gates.check('Story 1: TTFT explodes when the KV cache is full', ttft.map((each) => each.toFixed(1)).join(' '), 'x 3 and x 5', ttft[1]! > 3 * ttft[0]! && ttft[2]! > 5 * ttft[1]!);
-  gates.check('Story 1: TPOT hardly moves', tpot.map((each) => (1000 * each).toFixed(1)).join(' '), 'less than doubles', tpot[2]! < 2 * tpot[0]!);
+  gates.check(
+    'Story 1: TTFT explodes when the KV cache is full',
+    ttft.map((each) => each.toFixed(1)).join(' '),
+    'x 3 and x 5',
+    ttft[1]! > 3 * ttft[0]! && ttft[2]! > 5 * ttft[1]!,
+  );
+  gates.check(
+    'Story 1: TPOT hardly moves',
+    tpot.map((each) => (1000 * each).toFixed(1)).join(' '),
+    'less than doubles',
+    tpot[2]! < 2 * tpot[0]!,
+  );
   add({
     title: 'Story 1: the KV cache runs out',
     text: 'Llama-3.1-70B FP8, two H100, 8k/1k. Mean TTFT / mean TPOT by users.',
     header: ['users', 'published', 'simulated'],
-    rows: results.map((_, i) => [String([16, 32, 64][i]), published[i]!, `${ttft[i]!.toFixed(2)} s / ${(1000 * tpot[i]!).toFixed(1)} ms`]),
+    rows: results.map((_, i) => [
+      String([16, 32, 64][i]),
+      published[i]!,
+      `${ttft[i]!.toFixed(2)} s / ${(1000 * tpot[i]!).toFixed(1)} ms`,
+    ]),
   });
 }
 
@@ -53,7 +67,13 @@ function kvExhaustion({ gates, add }: ValidationContext): void {
 function tokenBudget({ gates, add }: ValidationContext): void {
   const budgets = [512, 1024, 2048, 8192];
   const results = budgets.map((maxNumBatchedTokens) => {
-    const { deployment } = resolveDeployment({ ...LLAMA_70B, gpu: 'h100:4', tensorParallelSize: 4, maxNumBatchedTokens, maxNumSeqs: 256 });
+    const { deployment } = resolveDeployment({
+      ...LLAMA_70B,
+      gpu: 'h100:4',
+      tensorParallelSize: 4,
+      maxNumBatchedTokens,
+      maxNumSeqs: 256,
+    });
     const arrivals = { kind: 'poisson', requestsPerSecond: 2.5 } as const;
     return simulate(deployment, synthetic({ arrivals, closedLoop: null, numRequests: 400 }, '4096', '250')).summary;
   });
@@ -61,8 +81,18 @@ function tokenBudget({ gates, add }: ValidationContext): void {
   const itl = results.map((summary) => summary.itlSeconds.p99);
   const falls = ttft.every((each, i) => i === 0 || each <= ttft[i - 1]!);
   const rises = itl.every((each, i) => i === 0 || each >= itl[i - 1]!);
-  gates.check('Story 2: TTFT p99 falls with the token budget', ttft.map((each) => each.toFixed(2)).join(' '), 'falling', falls);
-  gates.check('Story 2: ITL p99 rises with the token budget', itl.map((each) => each.toFixed(3)).join(' '), 'rising', rises);
+  gates.check(
+    'Story 2: TTFT p99 falls with the token budget',
+    ttft.map((each) => each.toFixed(2)).join(' '),
+    'falling',
+    falls,
+  );
+  gates.check(
+    'Story 2: ITL p99 rises with the token budget',
+    itl.map((each) => each.toFixed(3)).join(' '),
+    'rising',
+    rises,
+  );
   add({
     title: 'Story 2: the token budget',
     text: 'Llama-3.1-70B FP8, four H100, 4,096 in, 250 out, 2.5 requests/s.',
@@ -81,7 +111,12 @@ function tensorParallelism({ gates, add }: ValidationContext): void {
   });
   const [two, four, eight] = tpot as [number, number, number];
   const shown = tpot.map((each) => (1000 * each).toFixed(1)).join(' ');
-  gates.check('Story 4: more GPUs per layer are faster, ever less', shown, 'x 1.2 to 1.9, then less', two / four > 1.2 && two / four < 1.9 && four / eight > 1 && four / eight < two / four);
+  gates.check(
+    'Story 4: more GPUs per layer are faster, ever less',
+    shown,
+    'x 1.2 to 1.9, then less',
+    two / four > 1.2 && two / four < 1.9 && four / eight > 1 && four / eight < two / four,
+  );
   add({
     title: 'Story 4: tensor parallelism saturates',
     text: 'Llama-3.1-70B FP8 on H100, 1k/1k, 64 users: TPOT in ms.',
@@ -97,9 +132,19 @@ function prefixCacheSize({ gates, sharedRoot, add }: ValidationContext): void {
   const published = [0.04, 0.11, 0.21, 0.33, 0.36];
   const shares = sizes.map((tokens) => simulate(cacheOnly(tokens), workload).scheduler.prefixHitShare);
   const rises = shares.every((share, i) => i === 0 || share >= shares[i - 1]!);
-  gates.check('Story 7: hits rise with the size of the prefix cache', shares.map((share) => percent(share, 0)).join(' '), 'rising', rises);
+  gates.check(
+    'Story 7: hits rise with the size of the prefix cache',
+    shares.map((share) => percent(share, 0)).join(' '),
+    'rising',
+    rises,
+  );
   const last = shares[shares.length - 1]!;
-  gates.check('Story 7: hits of the largest cache', percent(last), 'within 3 points of 36 %', Math.abs(last - 0.36) <= 0.03);
+  gates.check(
+    'Story 7: hits of the largest cache',
+    percent(last),
+    'within 3 points of 36 %',
+    Math.abs(last - 0.36) <= 0.03,
+  );
   add({
     title: 'Story 7: size of the prefix cache',
     text: 'Mooncake conversation trace, share of prompt tokens found in the cache.',

@@ -48,7 +48,16 @@ export const validateWatermark: ValidationPart = {
     add({
       title: 'Set G: watermark and preemptions (vLLM pull request 44594)',
       text: 'Qwen2.5-7B, 299,584 KV tokens, 450 prompts, 128 at once, no prefix cache. Counts hardly depend on the speed of the device.',
-      header: ['watermark', 'preemptions', 'simulated', 'relative throughput', 'simulated', 'recomputed tokens', 'TTFT p50 s', 'ITL p99 ms'],
+      header: [
+        'watermark',
+        'preemptions',
+        'simulated',
+        'relative throughput',
+        'simulated',
+        'recomputed tokens',
+        'TTFT p50 s',
+        'ITL p99 ms',
+      ],
       rows: rows.map((row) => [
         String(row.watermark),
         String(row.numPreemptions),
@@ -79,7 +88,11 @@ function run(watermark: number, schedulingPolicy: 'fcfs' | 'priority') {
     watermark,
     schedulingPolicy,
   });
-  const uniform = (min: number, max: number) => ({ shape: { kind: 'uniform', min, max } as const, min: 1, max: 10_000 });
+  const uniform = (min: number, max: number) => ({
+    shape: { kind: 'uniform', min, max } as const,
+    min: 1,
+    max: 10_000,
+  });
   const workload = createSyntheticWorkload({
     name: '1000/5000 +- 20 %',
     seed: 0,

@@ -19,9 +19,13 @@ export function parseArrivals(flags: ArrivalFlags, recorded: ArrivalSpec | null)
   const onOff = arrival === undefined ? null : onOffOf(arrival);
   if (onOff !== null) {
     if (rate !== undefined || burstiness !== undefined)
-      throw new PagodaError('bad_config', '--arrival on-off(...) has its own rates; leave --rate and --burstiness out.', {
-        param: '--arrival',
-      });
+      throw new PagodaError(
+        'bad_config',
+        '--arrival on-off(...) has its own rates; leave --rate and --burstiness out.',
+        {
+          param: '--arrival',
+        },
+      );
     checkArrivalSpec(onOff, '--arrival');
     return onOff;
   }
@@ -43,7 +47,11 @@ export function parseArrivals(flags: ArrivalFlags, recorded: ArrivalSpec | null)
   return spec;
 }
 
-function processOf(requestsPerSecond: number, arrival: string | undefined, burstiness: string | undefined): ArrivalSpec {
+function processOf(
+  requestsPerSecond: number,
+  arrival: string | undefined,
+  burstiness: string | undefined,
+): ArrivalSpec {
   const isGamma = arrival === 'gamma' || (arrival === undefined && burstiness !== undefined);
   if (isGamma) {
     if (burstiness === undefined) throw refused('--arrival gamma needs --burstiness, like 0.5');
@@ -61,7 +69,8 @@ function onOffOf(text: string): ArrivalSpec | null {
   const match = /^on-off\(([\d.,]*)\)$/.exec(text.replaceAll(' ', ''));
   if (!match) return null;
   const numbers = match[1]!.split(',').map(Number);
-  if (numbers.length !== 4 || match[1]!.split(',').includes('')) throw refused(`--arrival must be ${ARRIVAL_RULE}, got '${text}'`);
+  if (numbers.length !== 4 || match[1]!.split(',').includes(''))
+    throw refused(`--arrival must be ${ARRIVAL_RULE}, got '${text}'`);
   const [onRequestsPerSecond, offRequestsPerSecond, meanOnSeconds, meanOffSeconds] = numbers as [
     number,
     number,

@@ -42,9 +42,24 @@ const SPECS: readonly FlagSpec[] = [
     kind: WEIGHT_DTYPES,
     help: 'number format of the weights (default: as the model is published)',
   },
-  { names: ['kv-cache-dtype'], key: 'kvCacheDtype', kind: KV_DTYPES, help: 'number format of the KV cache (default: bf16)' },
-  { names: ['max-model-len'], key: 'maxModelLen', kind: 'length', help: 'longest sequence; auto = the largest that fits' },
-  { names: ['max-num-seqs'], key: 'maxNumSeqs', kind: 'count', help: 'most sequences that run at once (default: by GPU)' },
+  {
+    names: ['kv-cache-dtype'],
+    key: 'kvCacheDtype',
+    kind: KV_DTYPES,
+    help: 'number format of the KV cache (default: bf16)',
+  },
+  {
+    names: ['max-model-len'],
+    key: 'maxModelLen',
+    kind: 'length',
+    help: 'longest sequence; auto = the largest that fits',
+  },
+  {
+    names: ['max-num-seqs'],
+    key: 'maxNumSeqs',
+    kind: 'count',
+    help: 'most sequences that run at once (default: by GPU)',
+  },
   {
     names: ['max-num-batched-tokens'],
     key: 'maxNumBatchedTokens',
@@ -70,7 +85,12 @@ const SPECS: readonly FlagSpec[] = [
     help: 'reuse the KV of prompts that begin alike (default: on)',
   },
   { names: ['block-size'], key: 'blockSize', kind: 'count', help: 'tokens per KV block (default: 16)' },
-  { names: ['watermark'], key: 'watermark', kind: 'number', help: 'share of the blocks kept free at admission (default: 0)' },
+  {
+    names: ['watermark'],
+    key: 'watermark',
+    kind: 'number',
+    help: 'share of the blocks kept free at admission (default: 0)',
+  },
   {
     names: ['scheduling-policy'],
     key: 'schedulingPolicy',
@@ -129,9 +149,15 @@ export function deploymentRequestOf(command: Command, model: string | undefined)
 export function changedDeployment(base: DeploymentRequest, text: string, option: string): DeploymentRequest {
   const command = new Command('flags').exitOverride().configureOutput({ writeErr: () => undefined });
   addDeploymentFlags(command);
-  const words = text.trim().split(/\s+/).filter((word) => word !== '');
+  const words = text
+    .trim()
+    .split(/\s+/)
+    .filter((word) => word !== '');
   try {
-    command.parse(words.map((word) => (word.startsWith('--') ? word.replaceAll('_', '-') : word)), { from: 'user' });
+    command.parse(
+      words.map((word) => (word.startsWith('--') ? word.replaceAll('_', '-') : word)),
+      { from: 'user' },
+    );
   } catch (cause) {
     const what = cause instanceof Error ? cause.message.replace(/^error: /, '').replaceAll('\n', ' ') : String(cause);
     throw new PagodaError('bad_config', `${option} '${text}': ${what}.`, { param: option, cause });
@@ -148,13 +174,13 @@ function changesOf(command: Command): Partial<DeploymentRequest> {
     for (const name of spec.names) {
       const attribute = new Flag(`--${name}`).attributeName();
       if (command.getOptionValueSource(attribute) !== 'cli') continue;
-      request[spec.key] = valueOf(`--${name}`, command.getOptionValue(attribute), spec.kind);
+      request[spec.key] = parsedValue(`--${name}`, command.getOptionValue(attribute), spec.kind);
     }
   }
   return request as Partial<DeploymentRequest>;
 }
 
-function valueOf(option: string, value: unknown, kind: FlagSpec['kind']): unknown {
+function parsedValue(option: string, value: unknown, kind: FlagSpec['kind']): unknown {
   if (kind === 'switch') return value === true;
   const text = String(value);
   const fail = (rule: string): never => {

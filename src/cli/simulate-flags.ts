@@ -25,7 +25,10 @@ export function addSimulateCommand(program: Command, io: CliIo): void {
   addDeploymentFlags(command);
   addWorkloadFlags(command);
   command
-    .option('--routing <policy>', `how requests are dealt out to replicas: ${ROUTING_POLICIES.join(', ')} (default: least-loaded)`)
+    .option(
+      '--routing <policy>',
+      `how requests are dealt out to replicas: ${ROUTING_POLICIES.join(', ')} (default: least-loaded)`,
+    )
     .option('--ttft <time>', 'target of the time to first token, like 1.5s; goodput counts who met all targets')
     .option('--tpot <time>', 'target of the time per output token, like 50ms')
     .option('--e2e <time>', 'target of the whole request')
@@ -37,7 +40,7 @@ export function addSimulateCommand(program: Command, io: CliIo): void {
         .preset('defaults')
         .argParser((value: string, before: readonly string[] | undefined) => [...(before ?? []), value]),
     )
-    .option('--timeline <file.json>', "every step and request for ui.perfetto.dev or chrome://tracing")
+    .option('--timeline <file.json>', 'every step and request for ui.perfetto.dev or chrome://tracing')
     .option('--html <file.html>', 'one self-contained page with charts')
     .option('--json', 'print JSON')
     .action(async (model: string | undefined, flags: SimulateFlags) => {

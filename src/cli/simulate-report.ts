@@ -1,8 +1,8 @@
 // The result of `pagoda simulate` as a table: one column per configuration, what a load test would report above, what only a
 // simulator knows below.
 
-import type { Distribution } from '../sim/run-summary.ts';
 import type { LatencyTargets } from '../sim/run-recorder.ts';
+import type { Distribution } from '../sim/run-summary.ts';
 import type { NamedResult } from '../sim/simulation-json.ts';
 import { countText, displayWidth, pad } from './table.ts';
 
@@ -42,7 +42,12 @@ function sectionLines({ title, rows }: Section, labels: readonly string[], resul
   const cells = rows.map(([name, value]) => [`  ${name}`, ...results.map(({ result }) => value(result))]);
   const table = [[title, ...labels], ...cells];
   const widths = table[0]!.map((_, column) => Math.max(...table.map((row) => displayWidth(row[column] ?? ''))));
-  return table.map((row) => row.map((cell, column) => alignCell(cell, widths[column]!, column)).join('  ').trimEnd());
+  return table.map((row) =>
+    row
+      .map((cell, column) => alignCell(cell, widths[column]!, column))
+      .join('  ')
+      .trimEnd(),
+  );
 }
 
 /** Names to the left, figures to the right. */
@@ -55,7 +60,10 @@ function sectionsOf(targets: LatencyTargets): Section[] {
     {
       title: 'As a load test would report it',
       rows: [
-        ['completed / refused requests', ({ summary }) => `${countText(summary.numCompleted)} / ${countText(summary.numFailed)}`],
+        [
+          'completed / refused requests',
+          ({ summary }) => `${countText(summary.numCompleted)} / ${countText(summary.numFailed)}`,
+        ],
         ['duration', ({ summary }) => timeText(summary.durationSeconds)],
         ['requests per second', ({ summary }) => summary.requestsPerSecond.toFixed(2)],
         ['output tokens per second', ({ summary }) => figure(summary.outputTokensPerSecond)],
@@ -71,13 +79,30 @@ function sectionsOf(targets: LatencyTargets): Section[] {
       title: 'What only the scheduler knows',
       rows: [
         ['steps', ({ scheduler }) => countText(scheduler.numSteps)],
-        ['  prefill only / mixed / decode only', ({ composition: c }) => `${countText(c.numPrefillOnlySteps)} / ${countText(c.numMixedSteps)} / ${countText(c.numDecodeOnlySteps)}`],
-        ['  seconds, mean / longest', ({ composition: c }) => `${timeText(c.meanStepSeconds)} / ${timeText(c.maxStepSeconds)}`],
-        ['  prefill + decode tokens, mean', ({ scheduler: s }) => `${s.meanPrefillTokens.toFixed(1)} + ${s.meanDecodeTokens.toFixed(1)}`],
+        [
+          '  prefill only / mixed / decode only',
+          ({ composition: c }) =>
+            `${countText(c.numPrefillOnlySteps)} / ${countText(c.numMixedSteps)} / ${countText(c.numDecodeOnlySteps)}`,
+        ],
+        [
+          '  seconds, mean / longest',
+          ({ composition: c }) => `${timeText(c.meanStepSeconds)} / ${timeText(c.maxStepSeconds)}`,
+        ],
+        [
+          '  prefill + decode tokens, mean',
+          ({ scheduler: s }) => `${s.meanPrefillTokens.toFixed(1)} + ${s.meanDecodeTokens.toFixed(1)}`,
+        ],
         ['running, mean / most', ({ scheduler: s }) => `${s.meanRunning.toFixed(1)} / ${s.maxRunning}`],
         ['waiting, most', ({ scheduler }) => countText(scheduler.maxWaiting)],
-        ['queue time, mean / p99', ({ scheduler: s }) => `${timeText(s.queueSeconds.mean)} / ${timeText(s.queueSeconds.p99)}`],
-        ['steps bound by seqs / tokens / KV', ({ composition: c }) => `${countText(c.numStepsBoundBySeqs)} / ${countText(c.numStepsBoundByTokens)} / ${countText(c.numStepsBoundByKv)}`],
+        [
+          'queue time, mean / p99',
+          ({ scheduler: s }) => `${timeText(s.queueSeconds.mean)} / ${timeText(s.queueSeconds.p99)}`,
+        ],
+        [
+          'steps bound by seqs / tokens / KV',
+          ({ composition: c }) =>
+            `${countText(c.numStepsBoundBySeqs)} / ${countText(c.numStepsBoundByTokens)} / ${countText(c.numStepsBoundByKv)}`,
+        ],
         ['KV cache in use, mean / most', ({ scheduler: s }) => `${percent(s.meanKvUsage)} / ${percent(s.maxKvUsage)}`],
         ['KV cache wasted', ({ scheduler }) => percent(scheduler.meanKvWaste)],
         ['prefix cache hits', ({ scheduler }) => percent(scheduler.prefixHitShare)],
@@ -92,9 +117,21 @@ function sectionsOf(targets: LatencyTargets): Section[] {
         ['prompt tokens, mean / p50 / p95', ({ realised: r }) => lengthText(r.promptTokens)],
         ['output tokens, mean / p50 / p95', ({ realised: r }) => lengthText(r.outputTokens)],
         ['rank correlation', ({ realised: r }) => r.rankCorrelation.toFixed(2)],
-        ['requests per second', ({ realised: r }) => (r.requestsPerSecond === null ? 'all at once' : r.requestsPerSecond.toFixed(2))],
-        ['index of dispersion, 1 / 10 / 60 s', ({ realised: r }) => [r.indexOfDispersion1s, r.indexOfDispersion10s, r.indexOfDispersion60s].map((value) => (value === null ? '-' : value.toFixed(1))).join(' / ')],
-        ['blocks seen before', ({ realised: r }) => (r.sharedBlockShare === null ? 'nothing shared' : percent(r.sharedBlockShare))],
+        [
+          'requests per second',
+          ({ realised: r }) => (r.requestsPerSecond === null ? 'all at once' : r.requestsPerSecond.toFixed(2)),
+        ],
+        [
+          'index of dispersion, 1 / 10 / 60 s',
+          ({ realised: r }) =>
+            [r.indexOfDispersion1s, r.indexOfDispersion10s, r.indexOfDispersion60s]
+              .map((value) => (value === null ? '-' : value.toFixed(1)))
+              .join(' / '),
+        ],
+        [
+          'blocks seen before',
+          ({ realised: r }) => (r.sharedBlockShare === null ? 'nothing shared' : percent(r.sharedBlockShare)),
+        ],
       ],
     },
   ];
@@ -103,7 +140,10 @@ function sectionsOf(targets: LatencyTargets): Section[] {
 function latencyRows(name: string, pick: (result: NamedResult['result']) => Distribution): Row[] {
   return [
     [`${name} mean`, (result) => timeText(pick(result).mean)],
-    [`${name} p50 / p90 / p99`, (result) => [pick(result).p50, pick(result).p90, pick(result).p99].map(timeText).join(' / ')],
+    [
+      `${name} p50 / p90 / p99`,
+      (result) => [pick(result).p50, pick(result).p90, pick(result).p99].map(timeText).join(' / '),
+    ],
   ];
 }
 

@@ -92,7 +92,11 @@ interface RunOptions extends SimulationOptions {
   readonly watch: InterruptWatch;
 }
 
-async function runOne({ label, resolved }: Configuration, workload: Workload, run: RunOptions): Promise<SimulationResult> {
+async function runOne(
+  { label, resolved }: Configuration,
+  workload: Workload,
+  run: RunOptions,
+): Promise<SimulationResult> {
   const { deployment } = resolved;
   const sink = run.timelinePath === undefined ? null : new FileSink('--timeline', run.timelinePath);
   const timeline =

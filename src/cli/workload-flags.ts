@@ -51,11 +51,17 @@ const UNLIMITED_REQUESTS = 1_000_000_000;
 export function addWorkloadFlags(command: Command): void {
   const add = (flag: string, help: string) => command.addOption(new Flag(flag, help).helpGroup('Workload:'));
   add('--workload <name>', `published lengths and arrivals: ${Object.keys(WORKLOAD_PRESETS).join(', ')}`);
-  add('--prompt <lengths>', 'prompt tokens: 800, 640-800, lognormal(p50=1020,p95=4083), gamma(0.93,2201), … (default: 512)');
+  add(
+    '--prompt <lengths>',
+    'prompt tokens: 800, 640-800, lognormal(p50=1020,p95=4083), gamma(0.93,2201), … (default: 512)',
+  );
   add('--output <lengths>', 'output tokens, in the same notation (default: 128)');
   add('--length-correlation <rho>', 'rank correlation of prompt and output lengths, -1 to 1 (default: 0)');
   add('--rate <n>', 'requests per second, or inf for all at once');
-  add('--arrival <process>', 'poisson, constant, gamma, weibull(shape), on-off(on/s,off/s,s on,s off) (default: poisson)');
+  add(
+    '--arrival <process>',
+    'poisson, constant, gamma, weibull(shape), on-off(on/s,off/s,s on,s off) (default: poisson)',
+  );
   add('--burstiness <b>', "shape of gamma gaps, vLLM's: 1 = Poisson, smaller = burstier");
   add('--concurrency <n>', 'so many users, each sends the next request when the last one has ended');
   add('--think-time <seconds>', 'what a user waits between an answer and the next request (default: 0)');
@@ -66,7 +72,7 @@ export function addWorkloadFlags(command: Command): void {
   add('--trace <file>', `recorded requests: ${TRACE_FORMATS.join(', ')}`);
   add('--trace-format <format>', 'when the first line does not say it');
   add('--trace-scale <x>', 'so many times the recorded rate (default: 1)');
-  add('--trace-window <from-to>', "part of the trace in seconds: 600-1200 (default: all)");
+  add('--trace-window <from-to>', 'part of the trace in seconds: 600-1200 (default: all)');
   add('--trace-spread <seconds>', 'spread requests with the same time over so many seconds');
   add('--num-requests <n>', 'requests to send (default: 1000, 10 per user, or all of the trace)');
   add('--duration <seconds>', 'send requests for so long, instead of a number of them');
@@ -178,9 +184,7 @@ function prefixOf(flags: WorkloadFlags, closedLoop: ClosedLoopSpec | null): Pref
     kind: 'shared',
     numTokens: numShared,
     share:
-      flags.sharedPrefixShare === undefined
-        ? 1
-        : numberValue('shared-prefix-share', flags.sharedPrefixShare, inShare),
+      flags.sharedPrefixShare === undefined ? 1 : numberValue('shared-prefix-share', flags.sharedPrefixShare, inShare),
     numPrompts:
       flags.sharedPrefixPrompts === undefined ? 1 : countValue('shared-prefix-prompts', flags.sharedPrefixPrompts, 1),
   };
@@ -192,7 +196,12 @@ function presetOf(name: string | undefined): WorkloadPreset | null {
   return WORKLOAD_PRESETS[choiceValue('workload', name, names)];
 }
 
-function lengthsOf(name: string, text: string | undefined, preset: LengthSpec | undefined, otherwise: string): LengthSpec {
+function lengthsOf(
+  name: string,
+  text: string | undefined,
+  preset: LengthSpec | undefined,
+  otherwise: string,
+): LengthSpec {
   if (text === undefined && preset !== undefined) return preset;
   return parseLengths(text ?? otherwise, `--${name}`);
 }

@@ -73,7 +73,9 @@ function latencyRows(): Row[] {
     ['queue', ({ scheduler }) => scheduler.queueSeconds],
   ];
   return kinds.flatMap(([name, pick]) =>
-    (['mean', 'p50', 'p90', 'p99'] as const).map((part): Row => [`${name} ${part}`, (result) => time(pick(result)[part])]),
+    (['mean', 'p50', 'p90', 'p99'] as const).map(
+      (part): Row => [`${name} ${part}`, (result) => time(pick(result)[part])],
+    ),
   );
 }
 
@@ -104,7 +106,8 @@ function figureRows({ ttftSeconds, tpotSeconds, e2eSeconds }: LatencyTargets): R
 }
 
 function workloadRows(): Row[] {
-  const lengths = ({ mean, p50, p95 }: Distribution) => [mean, p50, p95].map((each) => count(Math.round(each))).join(' / ');
+  const lengths = ({ mean, p50, p95 }: Distribution) =>
+    [mean, p50, p95].map((each) => count(Math.round(each))).join(' / ');
   const dispersion = (value: number | null) => (value === null ? '-' : value.toFixed(1));
   return [
     ['requests', ({ realised }) => count(realised.numRequests)],

@@ -120,7 +120,11 @@ function loadOf(running: readonly Held[], numNewTokens: number) {
 }
 
 /** Everybody gets a token; those that have their last one leave. */
-function advance(running: readonly Held[], allocator: BuddyAllocator, onEnd: (request: WorkloadRequest) => void): Held[] {
+function advance(
+  running: readonly Held[],
+  allocator: BuddyAllocator,
+  onEnd: (request: WorkloadRequest) => void,
+): Held[] {
   return running.filter((held) => {
     held.numGenerated++;
     if (held.numGenerated < held.request.numOutputTokens) return true;

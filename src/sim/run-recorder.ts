@@ -33,7 +33,10 @@ export interface StepComposition {
 
 export interface RecorderOptions {
   readonly numReplicas: number;
-  readonly limits: Pick<SchedulerOptions, 'maxNumSeqs' | 'maxNumBatchedTokens' | 'chunkedPrefillSize' | 'enableChunkedPrefill'>;
+  readonly limits: Pick<
+    SchedulerOptions,
+    'maxNumSeqs' | 'maxNumBatchedTokens' | 'chunkedPrefillSize' | 'enableChunkedPrefill'
+  >;
   readonly overheadSeconds: number;
   readonly targets: LatencyTargets;
 }
@@ -208,7 +211,8 @@ export class RunRecorder {
   /** Why a waiting request was not in the step. */
   #noteBound({ stats, load }: SimulatedStep): void {
     const { maxNumSeqs, maxNumBatchedTokens, chunkedPrefillSize, enableChunkedPrefill } = this.#options.limits;
-    const isChunkFull = enableChunkedPrefill && chunkedPrefillSize !== null && load.numPrefillTokens >= chunkedPrefillSize;
+    const isChunkFull =
+      enableChunkedPrefill && chunkedPrefillSize !== null && load.numPrefillTokens >= chunkedPrefillSize;
     if (stats.numRunning >= maxNumSeqs) this.#boundBySeqs++;
     else if (load.numTokens >= maxNumBatchedTokens || isChunkFull) this.#boundByTokens++;
     else this.#boundByKv++;

@@ -9,7 +9,13 @@ import { PromptTokens } from './prompt-tokens.ts';
 import { Replica } from './replica.ts';
 import { RequestSource } from './request-source.ts';
 import { Router, type RoutingPolicy } from './router.ts';
-import { type LatencyTargets, NO_TARGETS, RunRecorder, type SchedulerTotals, type StepComposition } from './run-recorder.ts';
+import {
+  type LatencyTargets,
+  NO_TARGETS,
+  RunRecorder,
+  type SchedulerTotals,
+  type StepComposition,
+} from './run-recorder.ts';
 import type { RunSummary, SchedulerSummary } from './run-summary.ts';
 import type { SimulationObserver } from './simulation-observer.ts';
 import type { SeriesPoint } from './time-series.ts';

@@ -15,7 +15,10 @@ export type LengthShape =
   | { readonly kind: 'exponential'; readonly mean: number }
   /** Values at equally spaced shares from 0 (smallest) to 1 (largest), linear in between. */
   | { readonly kind: 'quantiles'; readonly knots: readonly number[] }
-  | { readonly kind: 'mixture'; readonly parts: ReadonlyArray<{ readonly weight: number; readonly shape: LengthShape }> };
+  | {
+      readonly kind: 'mixture';
+      readonly parts: ReadonlyArray<{ readonly weight: number; readonly shape: LengthShape }>;
+    };
 
 export interface LengthSpec {
   readonly shape: LengthShape;
@@ -149,7 +152,8 @@ function checkShape(shape: LengthShape, fail: (what: string) => never): void {
         fail(`uniform: needs 1 <= smallest <= largest, got ${shape.min}, ${shape.max}`);
       return;
     case 'lognormal':
-      if (!(shape.mu >= -20 && shape.mu <= 20)) fail(`lognormal: mu is the mean of ln(tokens), -20 to 20, got ${shape.mu}`);
+      if (!(shape.mu >= -20 && shape.mu <= 20))
+        fail(`lognormal: mu is the mean of ln(tokens), -20 to 20, got ${shape.mu}`);
       if (!(shape.sigma >= 0 && shape.sigma <= 10)) fail(`lognormal: sigma must be from 0 to 10, got ${shape.sigma}`);
       return;
     case 'gamma':

@@ -23,7 +23,8 @@ export const WORKLOAD_PRESETS = {
   // AzurePublicDataset, AzureLLMInferenceTrace_conv (2023, CC-BY), 19,366 requests: quantiles in steps of 5 %. The two rates of the
   // arrivals reproduce its index of dispersion, 1.4, 4.0 and 20.6 in windows of 1, 10 and 60 s.
   'azure-conv': {
-    about: 'Azure, conversations, November 2023: prompts of about 1,000 tokens, two kinds of answers (90 and 410 tokens)',
+    about:
+      'Azure, conversations, November 2023: prompts of about 1,000 tokens, two kinds of answers (90 and 410 tokens)',
     arrivals: {
       kind: 'on-off',
       onRequestsPerSecond: 6.94,

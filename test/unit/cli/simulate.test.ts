@@ -40,7 +40,16 @@ interface Json {
 
 describe('pagoda simulate', () => {
   it('compares the given flags with the defaults, in a table', async () => {
-    const { code, stdout, stderr } = await run(...LLAMA, ...TUNED.split(' '), ...SMALL, '--compare', '--ttft', '1.5s', '--tpot', '50ms');
+    const { code, stdout, stderr } = await run(
+      ...LLAMA,
+      ...TUNED.split(' '),
+      ...SMALL,
+      '--compare',
+      '--ttft',
+      '1.5s',
+      '--tpot',
+      '50ms',
+    );
     expect([code, stderr]).toEqual([0, '']);
     expect(stdout).toContain('given flags');
     expect(stdout).toContain('default flags');
@@ -56,7 +65,11 @@ describe('pagoda simulate', () => {
     const first = await run(...argv, '--timeline', timeline, '--html', html);
     expect([first.code, first.stderr]).toEqual([0, '']);
     const { configurations } = JSON.parse(first.stdout) as Json;
-    expect(configurations.map(({ label }) => label)).toEqual(['given flags', '--max-num-seqs 2', '--tensor-parallel-size 4']);
+    expect(configurations.map(({ label }) => label)).toEqual([
+      'given flags',
+      '--max-num-seqs 2',
+      '--tensor-parallel-size 4',
+    ]);
     expect(configurations.map((each) => each.num_completed)).toEqual([24, 24, 24]);
     expect(configurations[2]!.tpot_seconds.p50).toBeLessThan(configurations[0]!.tpot_seconds.p50);
     const events = (JSON.parse(readFileSync(timeline, 'utf8')) as { traceEvents: unknown[] }).traceEvents;
@@ -70,7 +83,16 @@ describe('pagoda simulate', () => {
     writeFileSync(trace, 'arrived_at,num_prefill_tokens,num_decode_tokens\n0,16,600\n0.5,5112,2\n');
     const prefillSteps = async (...flags: string[]) => {
       const timeline = join(folder, 'long.json');
-      const base = ['--model', 'llama-3.1-8b', '--gpu', 'a100-80gb', '--max-model-len', '8192', '--max-num-seqs', '128'];
+      const base = [
+        '--model',
+        'llama-3.1-8b',
+        '--gpu',
+        'a100-80gb',
+        '--max-model-len',
+        '8192',
+        '--max-num-seqs',
+        '128',
+      ];
       const { code, stderr } = await run(...base, '--trace', trace, '--timeline', timeline, ...flags);
       expect([code, stderr]).toEqual([0, '']);
       const { traceEvents } = JSON.parse(readFileSync(timeline, 'utf8')) as {
@@ -111,8 +133,14 @@ describe('pagoda simulate', () => {
     [[...LLAMA, '--rate', '5', '--compare=--max-num-seq 5'], /--compare '--max-num-seq 5': unknown option/],
     [[...LLAMA, '--rate', '5', '--max-num-seqs', '2.5'], /--max-num-seqs must be/],
     [[...LLAMA, '--rate', '5', '--num-requests', '3', '--prompt', '9000'], /No request of the workload can be served/],
-    [[...LLAMA, '--rate', '5', '--num-requests', '3', '--html', './no-such-folder/x.html'], /--html .*cannot be written \(ENOENT\)/],
-    [[...LLAMA, '--rate', '5', '--num-requests', '3', '--timeline', './no-such-folder/x.json'], /--timeline .*cannot be written/],
+    [
+      [...LLAMA, '--rate', '5', '--num-requests', '3', '--html', './no-such-folder/x.html'],
+      /--html .*cannot be written \(ENOENT\)/,
+    ],
+    [
+      [...LLAMA, '--rate', '5', '--num-requests', '3', '--timeline', './no-such-folder/x.json'],
+      /--timeline .*cannot be written/,
+    ],
   ])('%j', async (argv, message) => {
     const { code, stdout, stderr } = await run(...argv);
     expect(stderr).toMatch(message);

@@ -28,7 +28,9 @@ describe('buddy allocator', () => {
           expect(block.numSlots).toBeGreaterThanOrEqual(size);
           expect(block.offset % block.numSlots).toBe(0);
           for (const other of held)
-            expect(block.offset + block.numSlots <= other.offset || other.offset + other.numSlots <= block.offset).toBe(true);
+            expect(block.offset + block.numSlots <= other.offset || other.offset + other.numSlots <= block.offset).toBe(
+              true,
+            );
           held.push(block);
         }
         for (const block of held) buddies.release(block);

@@ -78,9 +78,14 @@ describe('closed loop', () => {
     const witness = new Witness();
     const { summary, scheduler } = simulate(deploymentOf(), workload, { observer: witness });
     expect(scheduler.maxRunning).toBe(2);
-    expect(witness.ended.map((ended) => ended.arrivalSeconds.toFixed(2))).toEqual(
-      ['0.00', '0.00', '1.10', '1.10', '2.20', '2.20'],
-    );
+    expect(witness.ended.map((ended) => ended.arrivalSeconds.toFixed(2))).toEqual([
+      '0.00',
+      '0.00',
+      '1.10',
+      '1.10',
+      '2.20',
+      '2.20',
+    ]);
     expect(summary.durationSeconds).toBeCloseTo(2.3, 9);
   });
 
@@ -106,7 +111,9 @@ describe('prefixes', () => {
       request(4, 64, 2),
     ];
     const witness = new Witness();
-    const { realised } = simulate(deploymentOf({ enablePrefixCaching: true }), workloadOf(requests), { observer: witness });
+    const { realised } = simulate(deploymentOf({ enablePrefixCaching: true }), workloadOf(requests), {
+      observer: witness,
+    });
     // One token at least is computed, so the last block is not taken.
     expect(witness.ended.map((ended) => ended.numCachedTokens)).toEqual([0, 48, 32, 0, 0]);
     expect(realised.sharedBlockShare).toBeCloseTo(9 / 16, 9);

@@ -40,11 +40,21 @@ describe('time series', () => {
   it('keeps sums and order when it merges windows', () => {
     const series = new TimeSeries(1, 1);
     for (let i = 0; i < 5000; i++) {
-      series.add({ seconds: i, stepSeconds: 1, numRunning: 2, numWaiting: 0, kvUsage: 0.5, numPrefillTokens: 3, numDecodeTokens: 2, numPreemptions: 1 });
+      series.add({
+        seconds: i,
+        stepSeconds: 1,
+        numRunning: 2,
+        numWaiting: 0,
+        kvUsage: 0.5,
+        numPrefillTokens: 3,
+        numDecodeTokens: 2,
+        numPreemptions: 1,
+      });
     }
     const points = series.points();
     expect(points.length).toBeLessThanOrEqual(240);
-    const total = (pick: (point: (typeof points)[number]) => number) => points.reduce((sum, point) => sum + pick(point) * point.windowSeconds, 0);
+    const total = (pick: (point: (typeof points)[number]) => number) =>
+      points.reduce((sum, point) => sum + pick(point) * point.windowSeconds, 0);
     expect(total((point) => point.prefillTokensPerSecond)).toBeCloseTo(15_000, 6);
     expect(total((point) => point.preemptionsPerSecond)).toBeCloseTo(5000, 6);
     expect(points.every((point) => point.numRunning === 2 && point.kvUsage === 0.5)).toBe(true);

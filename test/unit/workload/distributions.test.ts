@@ -5,7 +5,13 @@ import { ArrivalClock, type ArrivalSpec, checkArrivalSpec, meanRate } from '../.
 import { LengthSampler, type LengthShape, SharePairs } from '../../../src/workload/lengths.ts';
 import { LENGTHS_RULE, parseLengths } from '../../../src/workload/parse-lengths.ts';
 import { RandomSource } from '../../../src/workload/random-source.ts';
-import { gammaCdf, gammaQuantile, logGamma, normalCdf, normalQuantile } from '../../../src/workload/special-functions.ts';
+import {
+  gammaCdf,
+  gammaQuantile,
+  logGamma,
+  normalCdf,
+  normalQuantile,
+} from '../../../src/workload/special-functions.ts';
 import { StreamingDistribution } from '../../../src/workload/streaming-distribution.ts';
 import { spearman } from '../../../src/workload/workload-statistics.ts';
 
@@ -84,11 +90,14 @@ describe('lengths', () => {
     ['weibull', { kind: 'weibull', shape: 2, scale: 400 }, 400 * Math.LN2 ** 0.5, 400 * Math.log(20) ** 0.5],
     ['gamma', { kind: 'gamma', shape: 1, scale: 500 }, 500 * Math.LN2, 500 * Math.log(20)],
     ['quantiles', { kind: 'quantiles', knots: [0, 100, 1000] }, 100, 910],
-  ] satisfies ReadonlyArray<[string, LengthShape, number, number]>)('%s: median and 95th percentile', (_, shape, p50, p95) => {
-    const distribution = drawn(shape);
-    within(distribution.quantile(0.5), p50, 0.03);
-    within(distribution.quantile(0.95), p95, 0.03);
-  });
+  ] satisfies ReadonlyArray<[string, LengthShape, number, number]>)(
+    '%s: median and 95th percentile',
+    (_, shape, p50, p95) => {
+      const distribution = drawn(shape);
+      within(distribution.quantile(0.5), p50, 0.03);
+      within(distribution.quantile(0.95), p95, 0.03);
+    },
+  );
 
   it('mixes by weight and cuts at the limits', () => {
     const parts = [
@@ -149,22 +158,36 @@ describe('length notation', () => {
     });
   });
 
-  it.each(['', '0', '-5', '2.5', '800-640', 'normal(1,2)', 'gamma(1)', 'gamma(0,5)', 'uniform(5,1)', 'quantiles(3)', 'quantiles(3,2)', '800[5..2]', '0*fixed(3)+1*fixed(2)', 'lognormal(p50=3)', 'lognormal(p50=3,p50=4)', '1e3'])(
-    'refuses %j and names the option',
-    (text) => {
-      const error = (() => {
-        try {
-          parseLengths(text, '--prompt');
-          return null;
-        } catch (caught) {
-          return caught;
-        }
-      })();
-      expect(error).toBeInstanceOf(PagodaError);
-      expect(error).toMatchObject({ code: 'bad_config', param: '--prompt' });
-      expect((error as PagodaError).message.split('\n')).toHaveLength(1);
-    },
-  );
+  it.each([
+    '',
+    '0',
+    '-5',
+    '2.5',
+    '800-640',
+    'normal(1,2)',
+    'gamma(1)',
+    'gamma(0,5)',
+    'uniform(5,1)',
+    'quantiles(3)',
+    'quantiles(3,2)',
+    '800[5..2]',
+    '0*fixed(3)+1*fixed(2)',
+    'lognormal(p50=3)',
+    'lognormal(p50=3,p50=4)',
+    '1e3',
+  ])('refuses %j and names the option', (text) => {
+    const error = (() => {
+      try {
+        parseLengths(text, '--prompt');
+        return null;
+      } catch (caught) {
+        return caught;
+      }
+    })();
+    expect(error).toBeInstanceOf(PagodaError);
+    expect(error).toMatchObject({ code: 'bad_config', param: '--prompt' });
+    expect((error as PagodaError).message.split('\n')).toHaveLength(1);
+  });
 
   it('says what is allowed', () => {
     expect(() => parseLengths('abc', '--output')).toThrow(LENGTHS_RULE);
@@ -195,7 +218,13 @@ describe('arrivals', () => {
   });
 
   it('on-off: the long-run rate, and order', () => {
-    const spec = { kind: 'on-off', onRequestsPerSecond: 20, offRequestsPerSecond: 1, meanOnSeconds: 2, meanOffSeconds: 6 } as const;
+    const spec = {
+      kind: 'on-off',
+      onRequestsPerSecond: 20,
+      offRequestsPerSecond: 1,
+      meanOnSeconds: 2,
+      meanOffSeconds: 6,
+    } as const;
     const times = arrivalsOf(spec, 60_000);
     expect(meanRate(spec)).toBeCloseTo(5.75, 9);
     expect(Math.abs(times.length / times.at(-1)! / 5.75 - 1)).toBeLessThan(0.08);

@@ -18,7 +18,9 @@ const SPEC: SyntheticSpec = {
   rankCorrelation: 0,
   prefix: { kind: 'none' },
 };
-const requestsOf = (changes: Partial<SyntheticSpec>) => [...createSyntheticWorkload({ ...SPEC, ...changes }).requests()];
+const requestsOf = (changes: Partial<SyntheticSpec>) => [
+  ...createSyntheticWorkload({ ...SPEC, ...changes }).requests(),
+];
 
 describe('synthetic workload', () => {
   it('repeats exactly, pass after pass, and differs by seed', () => {
@@ -56,7 +58,10 @@ describe('synthetic workload', () => {
   });
 
   it('shares with a share of the prompts, among several', () => {
-    const requests = requestsOf({ prefix: { kind: 'shared', numTokens: 32, share: 0.5, numPrompts: 4 }, numRequests: 2000 });
+    const requests = requestsOf({
+      prefix: { kind: 'shared', numTokens: 32, share: 0.5, numPrompts: 4 },
+      numRequests: 2000,
+    });
     const firsts = new Map<number, number>();
     for (const { hashIds } of requests) firsts.set(hashIds![0]!, (firsts.get(hashIds![0]!) ?? 0) + 1);
     const shared = [...firsts.values()].filter((count) => count > 1);
@@ -69,10 +74,17 @@ describe('synthetic workload', () => {
       const requests = requestsOf({
         arrivals: closedLoop === null ? SPEC.arrivals : null,
         closedLoop,
-        prefix: { kind: 'multi-turn', turns: parseLengths('4', '--turns'), thinkSeconds: 2, numSharedTokens: 64, maxTokens: 100_000 },
+        prefix: {
+          kind: 'multi-turn',
+          turns: parseLengths('4', '--turns'),
+          thinkSeconds: 2,
+          numSharedTokens: 64,
+          maxTokens: 100_000,
+        },
       });
       const bySession = new Map<number, typeof requests>();
-      for (const request of requests) bySession.set(request.sessionId!, [...(bySession.get(request.sessionId!) ?? []), request]);
+      for (const request of requests)
+        bySession.set(request.sessionId!, [...(bySession.get(request.sessionId!) ?? []), request]);
       for (const turns of bySession.values()) {
         for (let i = 1; i < turns.length; i++) {
           const before = turns[i - 1]!;
@@ -92,7 +104,13 @@ describe('synthetic workload', () => {
 
   it('a conversation ends before it grows too long', () => {
     const requests = requestsOf({
-      prefix: { kind: 'multi-turn', turns: parseLengths('50', '--turns'), thinkSeconds: 0, numSharedTokens: 0, maxTokens: 1000 },
+      prefix: {
+        kind: 'multi-turn',
+        turns: parseLengths('50', '--turns'),
+        thinkSeconds: 0,
+        numSharedTokens: 0,
+        maxTokens: 1000,
+      },
     });
     const longest = Math.max(...requests.map((each) => each.numPromptTokens + each.numOutputTokens));
     expect(longest).toBeGreaterThan(500);
@@ -114,12 +132,16 @@ describe('synthetic workload', () => {
   it('every preset can be drawn from, near its medians', () => {
     for (const [name, preset] of Object.entries(WORKLOAD_PRESETS)) {
       const { prompt, output, rankCorrelation } = preset;
-      const statistics = workloadStatistics(createSyntheticWorkload({ ...SPEC, name, numRequests: 5000, prompt, output, rankCorrelation }));
+      const statistics = workloadStatistics(
+        createSyntheticWorkload({ ...SPEC, name, numRequests: 5000, prompt, output, rankCorrelation }),
+      );
       expect(statistics.promptTokens.p50, name).toBeGreaterThan(50);
       expect(Math.abs(statistics.rankCorrelation - rankCorrelation), name).toBeLessThan(0.06);
     }
     const conv = WORKLOAD_PRESETS['azure-conv'];
-    const { promptTokens, outputTokens } = workloadStatistics(createSyntheticWorkload({ ...SPEC, numRequests: 20_000, prompt: conv.prompt, output: conv.output }));
+    const { promptTokens, outputTokens } = workloadStatistics(
+      createSyntheticWorkload({ ...SPEC, numRequests: 20_000, prompt: conv.prompt, output: conv.output }),
+    );
     expect(Math.abs(promptTokens.p50 / 1020 - 1)).toBeLessThan(0.05);
     expect(Math.abs(promptTokens.p95 / 4083 - 1)).toBeLessThan(0.05);
     expect(Math.abs(outputTokens.p95 / 451 - 1)).toBeLessThan(0.05);

@@ -25,18 +25,30 @@ const rows = (text: string, options: Partial<TraceOptions> = {}) =>
   ]);
 
 const VIDUR = 'arrived_at,num_prefill_tokens,num_decode_tokens\n0,16,600\n0.5,5112,2\n10,3,4\n';
-const AZURE = 'TIMESTAMP,ContextTokens,GeneratedTokens\r\n2023-11-16 18:17:03.9799600,4808,10\r\n2023-11-16 18:17:04.0319600,3180,8';
+const AZURE =
+  'TIMESTAMP,ContextTokens,GeneratedTokens\r\n2023-11-16 18:17:03.9799600,4808,10\r\n2023-11-16 18:17:04.0319600,3180,8';
 
 describe('formats', () => {
   it('Vidur', () => {
-    expect(rows(VIDUR)).toEqual([[0, 16, 600], [0.5, 5112, 2], [10, 3, 4]]);
+    expect(rows(VIDUR)).toEqual([
+      [0, 16, 600],
+      [0.5, 5112, 2],
+      [10, 3, 4],
+    ]);
     expect(open(VIDUR)).toMatchObject({ format: 'vidur', numRequests: 3, numSkipped: 0, closedLoop: null });
   });
 
   it('Azure 2023 with CRLF, 2024 with an offset and further columns', () => {
-    expect(rows(AZURE)).toEqual([[0, 4808, 10], [0.052, 3180, 8]]);
-    const later = 'TIMESTAMP,ContextTokens,GeneratedTokens,NumImages\n2024-05-10 00:00:00.009930+00:00,5,6,1\n2024-05-10 01:00:01.009930+01:00,7,8,0\n';
-    expect(rows(later)).toEqual([[0, 5, 6], [1, 7, 8]]);
+    expect(rows(AZURE)).toEqual([
+      [0, 4808, 10],
+      [0.052, 3180, 8],
+    ]);
+    const later =
+      'TIMESTAMP,ContextTokens,GeneratedTokens,NumImages\n2024-05-10 00:00:00.009930+00:00,5,6,1\n2024-05-10 01:00:01.009930+01:00,7,8,0\n';
+    expect(rows(later)).toEqual([
+      [0, 5, 6],
+      [1, 7, 8],
+    ]);
   });
 
   it('BurstGPT leaves out failures and keeps sessions', () => {
@@ -45,7 +57,10 @@ describe('formats', () => {
     const workload = open(text);
     expect(workload).toMatchObject({ format: 'burstgpt', numRequests: 2, numSkipped: 1 });
     expect([...workload.requests()].map((each) => each.sessionId)).toEqual([1, 1]);
-    expect(rows(text)).toEqual([[0, 472, 18], [113, 417, 276]]);
+    expect(rows(text)).toEqual([
+      [0, 472, 18],
+      [113, 417, 276],
+    ]);
   });
 
   it('Mooncake spreads its three-second batches and keeps the ids', () => {
@@ -60,23 +75,45 @@ describe('formats', () => {
     expect(times).toEqual([...times].sort((a, b) => a - b));
     expect(times[1]).toBeLessThan(3);
     expect(times[2]).toBeGreaterThan(3);
-    expect([...open(text, { spreadSeconds: 0 }).requests()].map((each) => each.arrivalSeconds)).toEqual([0, 0, 3, 5.999]);
+    expect([...open(text, { spreadSeconds: 0 }).requests()].map((each) => each.arrivalSeconds)).toEqual([
+      0, 0, 3, 5.999,
+    ]);
     expect(workloadStatistics(workload).sharedBlockShare).toBeCloseTo(3 / 8, 9);
   });
 
   it("ShareGPT: first turn, vLLM's filter, tokens as the caller counts them", () => {
-    const talk = (...values: string[]) => ({ conversations: values.map((value, i) => ({ from: i % 2 ? 'gpt' : 'human', value })) });
-    const text = JSON.stringify([talk('one two three [four', 'a "b" {c \\ d e'), talk('too short', 'a b c d'), talk('only one message here'), talk('a b c d', 'e f g h i', 'j')], null, 2);
+    const talk = (...values: string[]) => ({
+      conversations: values.map((value, i) => ({ from: i % 2 ? 'gpt' : 'human', value })),
+    });
+    const text = JSON.stringify(
+      [
+        talk('one two three [four', 'a "b" {c \\ d e'),
+        talk('too short', 'a b c d'),
+        talk('only one message here'),
+        talk('a b c d', 'e f g h i', 'j'),
+      ],
+      null,
+      2,
+    );
     const countTokens = (words: string) => words.split(' ').length;
     const workload = open(text, { countTokens, arrivals: { kind: 'constant', requestsPerSecond: 2 } });
     expect(workload).toMatchObject({ format: 'sharegpt', numRequests: 2, numSkipped: 2 });
-    expect([...workload.requests()].map((each) => [each.arrivalSeconds, each.numPromptTokens, each.numOutputTokens])).toEqual([[0, 4, 6], [0.5, 4, 5]]);
+    expect(
+      [...workload.requests()].map((each) => [each.arrivalSeconds, each.numPromptTokens, each.numOutputTokens]),
+    ).toEqual([
+      [0, 4, 6],
+      [0.5, 4, 5],
+    ]);
   });
 });
 
 describe('what is replayed', () => {
   it('scales, cuts a window, and stops early', () => {
-    expect(rows(VIDUR, { scale: 2 })).toEqual([[0, 16, 600], [0.25, 5112, 2], [5, 3, 4]]);
+    expect(rows(VIDUR, { scale: 2 })).toEqual([
+      [0, 16, 600],
+      [0.25, 5112, 2],
+      [5, 3, 4],
+    ]);
     expect(rows(VIDUR, { windowStartSeconds: 0.4, windowSeconds: 5 })).toEqual([[0.1, 5112, 2]]);
     expect(rows(VIDUR, { maxRequests: 1 })).toEqual([[0, 16, 600]]);
   });
@@ -121,13 +158,18 @@ describe('what is wrong with a file', () => {
     ['[{"conversations":[{"value":"a b c d e f g h"', /cut off/],
     ['[{"talk":[]}]', /conversation 1 has no list "conversations"/],
     ['[]', /has no requests/],
-    ['[{"conversations":[{"value":"tell me something nice"},{"value":"something nice, as you said"}]}]', /ShareGPT has no times: .*--rate 5/],
+    [
+      '[{"conversations":[{"value":"tell me something nice"},{"value":"something nice, as you said"}]}]',
+      /ShareGPT has no times: .*--rate 5/,
+    ],
     ['TIMESTAMP,ContextTokens,GeneratedTokens\nyesterday,1,2\n', /line 2 'yesterday' is not a time/],
     ['arrived_at,num_prefill_tokens,num_decode_tokens\n0,\0,2', /is not a text file/],
   ])('%j', (text, expected) => expect(message(text)).toMatch(expected));
 
   it('names the options of a window without requests, and of numbers out of range', () => {
-    expect(message(VIDUR, { windowStartSeconds: 60, windowSeconds: 5 })).toMatch(/--trace-window .*no request lies in 60 s to 65 s, the trace lasts 10\.0 s/);
+    expect(message(VIDUR, { windowStartSeconds: 60, windowSeconds: 5 })).toMatch(
+      /--trace-window .*no request lies in 60 s to 65 s, the trace lasts 10\.0 s/,
+    );
     expect(message(VIDUR, { scale: 0 })).toMatch(/--trace-scale must be above 0/);
     expect(message(AZURE, { format: 'vidur' })).toMatch(/lacks the column arrived_at/);
   });
