@@ -70,7 +70,10 @@ export const DEFINITIONS: readonly Definition[] = [
 ];
 
 /** Not a number of seconds, but as often the reason why two reports differ. */
-export const CONVENTIONS: ReadonlyArray<{ readonly what: string; readonly by: Readonly<Partial<Record<Tool, string>>> }> = [
+export const CONVENTIONS: ReadonlyArray<{
+  readonly what: string;
+  readonly by: Readonly<Partial<Record<Tool, string>>>;
+}> = [
   {
     what: 'output tokens n',
     by: {

@@ -150,11 +150,7 @@ const STALL_SECONDS = 0.25;
 const STALL_FACTOR = 10;
 
 /** A stall is the server's unless the client's own loop slept through at least half of it. */
-function stallsOf(
-  completed: readonly RequestRecord[],
-  itls: ReadonlyArray<readonly number[]>,
-  lag: LagReport,
-): Stalls {
+function stallsOf(completed: readonly RequestRecord[], itls: ReadonlyArray<readonly number[]>, lag: LagReport): Stalls {
   const median = percentile(sorted(itls.flat()), 50);
   const thresholdSeconds = Math.max(STALL_SECONDS, STALL_FACTOR * median);
   const total = { numServer: 0, numClient: 0, serverSeconds: 0, clientSeconds: 0 };

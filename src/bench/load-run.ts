@@ -56,6 +56,7 @@ export async function runLoad(job: LoadJob, options: LoadOptions): Promise<LoadR
   const records: RequestRecord[] = [];
   const running: Promise<void>[] = [];
   const sessions = new Map<number, Promise<void>>();
+  let lineMoved = Number.NEGATIVE_INFINITY;
   const stop = (): void => {
     exchanger.close();
     places.close();
@@ -71,8 +72,10 @@ export async function runLoad(job: LoadJob, options: LoadOptions): Promise<LoadR
       if (signal.aborted) break;
       const hadToWait = await places.take();
       if (signal.aborted) break;
-      const admitted = hadToWait || job.isUnpaced ? clock() : due;
-      const times = { scheduled: job.isUnpaced ? admitted : due, admitted: Math.max(due, admitted) };
+      // Who stood in line behind one that waited for a place has waited for a place too.
+      if (hadToWait) lineMoved = clock();
+      const admitted = job.isUnpaced ? clock() : Math.max(due, lineMoved);
+      const times = { scheduled: job.isUnpaced ? admitted : due, admitted };
       const send = async (scheduled: number): Promise<void> => {
         const reply = await exchanger.send(body, request.headers);
         if (job.thinkSeconds > 0) setTimeout(() => places.giveBack(), job.thinkSeconds * 1000);

@@ -37,7 +37,9 @@ process.on('message', (raw) => {
       flush();
       send({ kind: 'done', lag });
     })
-    .catch((error: unknown) => send({ kind: 'failed', message: error instanceof Error ? error.message : String(error) }))
+    .catch((error: unknown) =>
+      send({ kind: 'failed', message: error instanceof Error ? error.message : String(error) }),
+    )
     .finally(() => {
       clearInterval(timer);
       // Leaves once the messages have left.

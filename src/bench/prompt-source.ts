@@ -101,9 +101,7 @@ function textOfLength(tokenizer: BenchTokenizer, ids: readonly number[]): string
     const again = tokenizer.encode(text);
     if (again.length === ids.length) return text;
     current =
-      again.length > ids.length
-        ? again.slice(0, ids.length)
-        : [...again, ...ids.slice(0, ids.length - again.length)];
+      again.length > ids.length ? again.slice(0, ids.length) : [...again, ...ids.slice(0, ids.length - again.length)];
     text = tokenizer.decode(current);
   }
   return text;

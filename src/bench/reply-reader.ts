@@ -72,7 +72,9 @@ export class ReplyReader {
     const endedWell = this.#isDone || this.#finishReason !== null;
     const error =
       this.#error ||
-      (endedWell ? '' : problem || (numEvents > 0 ? 'The stream ended without its end mark.' : 'The reply has no tokens.'));
+      (endedWell
+        ? ''
+        : problem || (numEvents > 0 ? 'The stream ended without its end mark.' : 'The reply has no tokens.'));
     return {
       firstChoiceSeconds: this.#firstChoiceSeconds,
       tokenSeconds: this.#tokenSeconds,

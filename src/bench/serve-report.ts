@@ -60,12 +60,15 @@ function notes(facts: ServeFacts, run: ServeRun): string[] {
   const lines = [
     `Client: sent ${ms(verdict.scheduleErrorP99Seconds)} ms late (p99), event loop ${ms(lag.p99Seconds)} ms late (p99), ${ms(lag.maxSeconds)} ms at most. Latencies count from the scheduled send time.`,
   ];
-  if (verdict.isClientBound) lines.push('CLIENT-BOUND: this result is partly the load client\'s, not the server\'s.');
+  if (verdict.isClientBound) lines.push("CLIENT-BOUND: this result is partly the load client's, not the server's.");
   lines.push(...verdict.reasons);
-  if (verdict.isClientBound) lines.push(`Try --num-processes ${Math.max(2, 2 * facts.numProcesses)}, or a faster machine.`);
+  if (verdict.isClientBound)
+    lines.push(`Try --num-processes ${Math.max(2, 2 * facts.numProcesses)}, or a faster machine.`);
   const { stalls } = metrics;
   if (stalls.numServer > 0) {
-    lines.push(`${stalls.numServer} stalls of the server (gaps over ${ms(stalls.thresholdSeconds)} ms): ${stalls.serverSeconds.toFixed(2)} s in all.`);
+    lines.push(
+      `${stalls.numServer} stalls of the server (gaps over ${ms(stalls.thresholdSeconds)} ms): ${stalls.serverSeconds.toFixed(2)} s in all.`,
+    );
   }
   if (stalls.numClient > 0) {
     lines.push(`${stalls.numClient} stalls of the client: ${stalls.clientSeconds.toFixed(2)} s in all.`);
@@ -77,7 +80,9 @@ function notes(facts: ServeFacts, run: ServeRun): string[] {
   }
   if (run.wasStopped) lines.push('The run was stopped early.');
   if (facts.promptLengths === 'words') {
-    lines.push('No tokenizer was at hand: prompts are words, and their real lengths are the ones that the server counted.');
+    lines.push(
+      'No tokenizer was at hand: prompts are words, and their real lengths are the ones that the server counted.',
+    );
   }
   const errors = new Map<string, number>();
   for (const { error } of run.records) if (error !== '') errors.set(error, (errors.get(error) ?? 0) + 1);

@@ -137,11 +137,7 @@ export function valuesOf(name: PercentileMetric, metrics: LoadMetrics): readonly
   }
 }
 
-function figures(
-  name: PercentileMetric,
-  metrics: LoadMetrics,
-  percents: readonly number[],
-): Record<string, number> {
+function figures(name: PercentileMetric, metrics: LoadMetrics, percents: readonly number[]): Record<string, number> {
   const values = sorted(valuesOf(name, metrics));
   const result: Record<string, number> = {
     [`mean_${name}_ms`]: mean(values) * 1000,

@@ -57,7 +57,11 @@ function modelNames(text: string): string[] | null {
 }
 
 /** The name to ask for. Throws bad_config that says which names there are. */
-export function chooseModel(given: string | undefined, names: readonly string[] | null, address: ServerAddress): string {
+export function chooseModel(
+  given: string | undefined,
+  names: readonly string[] | null,
+  address: ServerAddress,
+): string {
   if (given !== undefined) {
     if (names === null || names.length === 0 || names.includes(given)) return given;
     throw new PagodaError(

@@ -19,7 +19,9 @@ export function saveResult(result: unknown, facts: ServeFacts, flags: BenchServe
     } else writeFileSync(path, text);
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error);
-    throw new PagodaError('bad_config', `The result cannot be written to ${path}: ${reason}`, { param: '--result-dir' });
+    throw new PagodaError('bad_config', `The result cannot be written to ${path}: ${reason}`, {
+      param: '--result-dir',
+    });
   }
   return path;
 }

@@ -111,7 +111,10 @@ function addServerFlags(command: Command): void {
     .option('--ready-check-timeout-sec <n>', 'wait so long for the server to answer', '0')
     .option('--model <name>', 'model name (default: the first that the server lists)')
     .option('--served-model-name <name>', 'name of the model in requests (default: --model)')
-    .option('--tokenizer <model>', 'a local model whose tokenizer makes and counts prompts (default: --model if it is local)')
+    .option(
+      '--tokenizer <model>',
+      'a local model whose tokenizer makes and counts prompts (default: --model if it is local)',
+    )
     .option('--skip-tokenizer-init', 'no tokenizer: ids from the server, or words');
 }
 
@@ -143,7 +146,10 @@ function addDatasetFlags(command: Command): void {
 function addLoadFlags(command: Command): void {
   command
     .option('--request-rate <x>', 'requests per second, inf = all at once (default: inf, or the times of the trace)')
-    .option('--burstiness <x>', 'shape of the gamma-distributed gaps: 1 = Poisson, below = bursts, inf = equal (default: 1)')
+    .option(
+      '--burstiness <x>',
+      'shape of the gamma-distributed gaps: 1 = Poisson, below = bursts, inf = equal (default: 1)',
+    )
     .option('--max-concurrency <n>', 'most requests under way at once')
     .option('--ramp-up-strategy <name>', 'linear or exponential: the rate goes from start to end')
     .option('--ramp-up-start-rps <x>', 'requests per second at the start')

@@ -3,12 +3,18 @@
 import { readFileSync } from 'node:fs';
 import { customPrompts } from '../bench/datasets/custom.ts';
 import type { BenchPrompt, DatasetContext } from '../bench/datasets/dataset.ts';
-import { Draws } from '../bench/draws.ts';
 import { prefixRepetitionPrompts } from '../bench/datasets/prefix-repetition.ts';
 import { randomPrompts } from '../bench/datasets/random.ts';
 import { shareGptPrompts } from '../bench/datasets/sharegpt.ts';
 import { tracePrompts } from '../bench/datasets/trace.ts';
-import { type BenchTokenizer, idSource, type PromptSource, tokenizerSource, wordSource } from '../bench/prompt-source.ts';
+import { Draws } from '../bench/draws.ts';
+import {
+  type BenchTokenizer,
+  idSource,
+  type PromptSource,
+  tokenizerSource,
+  wordSource,
+} from '../bench/prompt-source.ts';
 import { sendTimes } from '../bench/send-times.ts';
 import { type ServerAddress, serverIds } from '../bench/server-probe.ts';
 import { openModel } from '../checkpoint/resolve-model.ts';
@@ -34,7 +40,8 @@ export async function promptSource(
       if (!(error instanceof PagodaError)) throw error;
     }
   }
-  const takesIds = settings.backend !== 'openai-chat' && settings.dataset !== 'sharegpt' && settings.dataset !== 'custom';
+  const takesIds =
+    settings.backend !== 'openai-chat' && settings.dataset !== 'sharegpt' && settings.dataset !== 'custom';
   const ids = takesIds ? await serverIds(server.address, server.model) : null;
   return ids === null ? wordSource() : idSource(ids);
 }
@@ -153,7 +160,10 @@ function readDataset(flags: BenchServeFlags, settings: ServeSettings, context: D
   }
 }
 
-const SHARE = { rule: 'a number from 0 up to, but not including, 1', accepts: (value: number) => value >= 0 && value < 1 };
+const SHARE = {
+  rule: 'a number from 0 up to, but not including, 1',
+  accepts: (value: number) => value >= 0 && value < 1,
+};
 
 function readText(path: string): string {
   try {

@@ -1,7 +1,7 @@
 // From the raw flags of `bench serve` to checked settings. Everything that can be refused without asking the server is refused here.
 
-import type { Backend } from '../bench/reply-reader.ts';
 import type { GoodputTargets } from '../bench/load-metrics.ts';
+import type { Backend } from '../bench/reply-reader.ts';
 import type { RampUp } from '../bench/send-times.ts';
 import { PERCENTILE_METRICS, type PercentileMetric } from '../bench/serve-result.ts';
 import { PagodaError } from '../errors.ts';
@@ -13,8 +13,8 @@ import {
   countValue,
   jsonValue,
   numberValue,
-  pairsValue,
   POSITIVE,
+  pairsValue,
   type Range,
   refuse,
   secondsValue,
@@ -67,9 +67,13 @@ export function serveSettings(flags: BenchServeFlags, env: NodeJS.ProcessEnv): S
     });
   }
   if (!needsFile && flags.datasetPath !== undefined) {
-    throw new PagodaError('bad_config', `--dataset-path has no use with --dataset-name ${dataset}; choose sharegpt, custom or trace.`, {
-      param: '--dataset-path',
-    });
+    throw new PagodaError(
+      'bad_config',
+      `--dataset-path has no use with --dataset-name ${dataset}; choose sharegpt, custom or trace.`,
+      {
+        param: '--dataset-path',
+      },
+    );
   }
   const rampUp = rampUpOf(flags);
   const isSynthetic = dataset !== 'sharegpt' && dataset !== 'custom';
@@ -175,14 +179,16 @@ const PERCENT: Range = {
 
 function addressOf(flags: BenchServeFlags, backend: Backend) {
   if (flags.url !== undefined && flags.baseUrl !== undefined && flags.url !== flags.baseUrl) {
-    throw new PagodaError('bad_config', '--url and --base-url are the same option; give one of them.', { param: '--url' });
+    throw new PagodaError('bad_config', '--url and --base-url are the same option; give one of them.', {
+      param: '--url',
+    });
   }
   const given = flags.url ?? flags.baseUrl;
-  const urlOption = flags.url !== undefined ? '--url' : flags.baseUrl !== undefined ? '--base-url' : '--host and --port';
+  const urlOption =
+    flags.url !== undefined ? '--url' : flags.baseUrl !== undefined ? '--base-url' : '--host and --port';
   const host = flags.host.includes(':') && !flags.host.startsWith('[') ? `[${flags.host}]` : flags.host;
   const port = countValue('port', flags.port, 1);
-  const text =
-    given === undefined ? urlValue('host', `http://${host}:${port}`) : urlValue(urlOption.slice(2), given);
+  const text = given === undefined ? urlValue('host', `http://${host}:${port}`) : urlValue(urlOption.slice(2), given);
   const endpoint = flags.endpoint ?? (backend === 'openai-chat' ? '/v1/chat/completions' : '/v1/completions');
   if (!endpoint.startsWith('/')) throw refuse('endpoint', 'a path like /v1/completions', endpoint);
   // People paste the address that OpenAI clients take, which ends in /v1.
@@ -217,9 +223,13 @@ function rampUpOf(flags: BenchServeFlags): RampUp | null {
   const { rampUpStrategy, rampUpStartRps, rampUpEndRps } = flags;
   if (rampUpStrategy === undefined) {
     if (rampUpStartRps !== undefined || rampUpEndRps !== undefined) {
-      throw new PagodaError('bad_config', '--ramp-up-start-rps and --ramp-up-end-rps need --ramp-up-strategy linear or exponential.', {
-        param: '--ramp-up-strategy',
-      });
+      throw new PagodaError(
+        'bad_config',
+        '--ramp-up-start-rps and --ramp-up-end-rps need --ramp-up-strategy linear or exponential.',
+        {
+          param: '--ramp-up-strategy',
+        },
+      );
     }
     return null;
   }
@@ -233,7 +243,8 @@ function rampUpOf(flags: BenchServeFlags): RampUp | null {
     startRps: numberValue('ramp-up-start-rps', rampUpStartRps, POSITIVE),
     endRps: numberValue('ramp-up-end-rps', rampUpEndRps, POSITIVE),
   };
-  if (ramp.startRps > ramp.endRps) throw refuse('ramp-up-end-rps', `at least --ramp-up-start-rps (${ramp.startRps})`, rampUpEndRps);
+  if (ramp.startRps > ramp.endRps)
+    throw refuse('ramp-up-end-rps', `at least --ramp-up-start-rps (${ramp.startRps})`, rampUpEndRps);
   return ramp;
 }
 

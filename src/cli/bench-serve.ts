@@ -3,6 +3,7 @@
 
 import { randomUUID } from 'node:crypto';
 import { clientVerdict } from '../bench/client-verdict.ts';
+import type { BenchPrompt } from '../bench/datasets/dataset.ts';
 import { loadMetrics } from '../bench/load-metrics.ts';
 import { runLoadInProcesses } from '../bench/load-processes.ts';
 import { type LoadJob, type PlannedRequest, runLoad } from '../bench/load-run.ts';
@@ -13,7 +14,6 @@ import { type RequestRecord, ttftSeconds } from '../bench/request-record.ts';
 import { serveReport } from '../bench/serve-report.ts';
 import { type ServeFacts, type ServeRun, serveResult } from '../bench/serve-result.ts';
 import { chooseModel, listModels, type ServerAddress } from '../bench/server-probe.ts';
-import type { BenchPrompt } from '../bench/datasets/dataset.ts';
 import { now } from '../clock.ts';
 import { PagodaError } from '../errors.ts';
 import { definitionsJson, definitionsText } from './bench-definitions.ts';

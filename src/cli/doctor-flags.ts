@@ -23,7 +23,9 @@ export interface DoctorFlags {
 export function addDoctorCommand(program: Command, io: CliIo): void {
   const command = program
     .command('doctor')
-    .description('What is wrong with a server and which flag to change: from its metrics, its log or the result of a run')
+    .description(
+      'What is wrong with a server and which flag to change: from its metrics, its log or the result of a run',
+    )
     .addHelpText(
       'after',
       '\nExit code: 0 nothing found, 1 something found, 2 bad input.\nWith MODEL and --gpu, changes are tried by simulating the observed load; the other deployment flags say how the server was started.',

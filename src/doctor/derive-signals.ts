@@ -1,8 +1,8 @@
 // The figures of rules, from an observation: those that the source had ready, and those that follow from its samples and facts.
 
 import type { Observation, Sample, ServerFacts, Targets } from './observation.ts';
-import { known, type Signals } from './signals.ts';
 import { isRising } from './rising.ts';
+import { known, type Signals } from './signals.ts';
 
 /** Where no target is given: beyond these nobody calls a server quick. */
 const DEFAULT_TTFT_SECONDS = 2;
@@ -64,7 +64,8 @@ function queueSignals(samples: readonly Sample[], facts: ServerFacts): Signals {
     waitingMean: meanOf(waiting),
     waitingShare: waiting.length === 0 ? null : waiting.filter((num) => num > 0).length / waiting.length,
     numSlots: slots,
-    slotsFullShare: slots === null ? unlimitedShare(both) : both.length === 0 ? null : both.filter(isFull).length / both.length,
+    slotsFullShare:
+      slots === null ? unlimitedShare(both) : both.length === 0 ? null : both.filter(isFull).length / both.length,
   });
 }
 
@@ -111,8 +112,7 @@ function rateSignals(samples: readonly Sample[], windowSeconds: number): Signals
     generationTokensPerSecond: generation,
     prefillTokenShare:
       prompt === null || generation === null || prompt + generation === 0 ? null : prompt / (prompt + generation),
-    preemptionsPerMinute:
-      preemptions.length === 0 || windowSeconds <= 0 ? null : (60 * numPreemptions) / windowSeconds,
+    preemptionsPerMinute: preemptions.length === 0 || windowSeconds <= 0 ? null : (60 * numPreemptions) / windowSeconds,
   });
 }
 

@@ -6,7 +6,16 @@ import { deriveSignals } from './derive-signals.ts';
 import { type MaxTokensAdvice, maxTokensAdvice } from './max-tokens-advice.ts';
 import { flagOf } from './metric-names.ts';
 import type { Observation, Targets } from './observation.ts';
-import { answer, type Check, type Condition, type DeploymentChange, evidenceOf, holds, type Proposal, type Rule } from './rule.ts';
+import {
+  answer,
+  type Check,
+  type Condition,
+  type DeploymentChange,
+  evidenceOf,
+  holds,
+  type Proposal,
+  type Rule,
+} from './rule.ts';
 import { RULES } from './rules.ts';
 import type { SignalName, Signals } from './signals.ts';
 
@@ -52,7 +61,11 @@ export interface Diagnosis {
   readonly numSamples: number;
   readonly findings: readonly Finding[];
   /** Rules that held too, and follow from one of the findings. */
-  readonly consequences: ReadonlyArray<{ readonly rule: Rule['id']; readonly title: string; readonly from: Rule['id'] }>;
+  readonly consequences: ReadonlyArray<{
+    readonly rule: Rule['id'];
+    readonly title: string;
+    readonly from: Rule['id'];
+  }>;
   /** Rules for which something needed is unknown: silence about them means nothing. */
   readonly notJudged: ReadonlyArray<Rule['id']>;
   readonly maxTokens: MaxTokensAdvice | null;
@@ -73,8 +86,7 @@ export function diagnose(observation: Observation, options: DiagnoseOptions = {}
   const signals = deriveSignals(observation, options.targets ?? NO_TARGETS);
   const answers = new Map(RULES.map((rule) => [rule.id, answer(rule.when, signals)]));
   const held = RULES.filter((rule) => answers.get(rule.id) === 'yes');
-  const explainedBy = (rule: Rule): Rule['id'] | undefined =>
-    rule.explainedBy?.find((id) => answers.get(id) === 'yes');
+  const explainedBy = (rule: Rule): Rule['id'] | undefined => rule.explainedBy?.find((id) => answers.get(id) === 'yes');
   const predict = predictor(options.resimulate);
   const findings = held
     .filter((rule) => explainedBy(rule) === undefined)

@@ -2,7 +2,7 @@
 
 import type { RunSummary } from '../sim/run-summary.ts';
 import type { Diagnosis, Finding, ProposedChange } from './diagnose.ts';
-import { signalText, SIGNALS } from './signals.ts';
+import { SIGNALS, signalText } from './signals.ts';
 
 export function diagnosisText(diagnosis: Diagnosis): string {
   const { source, engine, windowSeconds, numSamples, findings, consequences, maxTokens, notJudged } = diagnosis;
@@ -44,7 +44,8 @@ function changeLines({ words, sideEffect, predicted }: ProposedChange): string[]
 }
 
 function effectText(before: RunSummary, after: RunSummary): string {
-  const time = (seconds: number): string => (seconds < 1 ? `${(seconds * 1000).toFixed(0)} ms` : `${seconds.toFixed(2)} s`);
+  const time = (seconds: number): string =>
+    seconds < 1 ? `${(seconds * 1000).toFixed(0)} ms` : `${seconds.toFixed(2)} s`;
   const figures: ReadonlyArray<readonly [string, (summary: RunSummary) => string]> = [
     ['TTFT p99', (summary) => time(summary.ttftSeconds.p99)],
     ['TPOT p99', (summary) => time(summary.tpotSeconds.p99)],

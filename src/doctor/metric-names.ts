@@ -34,7 +34,11 @@ const VLLM: MetricNames = {
   waiting: ['vllm:num_requests_waiting'],
   kvUsage: ['vllm:kv_cache_usage_perc', 'vllm:gpu_cache_usage_perc'],
   preemptions: ['vllm:num_preemptions_total', 'vllm:num_preemptions'],
-  prefixQueries: ['vllm:prefix_cache_queries_total', 'vllm:gpu_prefix_cache_queries_total', 'vllm:prefix_cache_queries'],
+  prefixQueries: [
+    'vllm:prefix_cache_queries_total',
+    'vllm:gpu_prefix_cache_queries_total',
+    'vllm:prefix_cache_queries',
+  ],
   prefixHits: ['vllm:prefix_cache_hits_total', 'vllm:gpu_prefix_cache_hits_total', 'vllm:prefix_cache_hits'],
   prefixHitRate: ['vllm:gpu_prefix_cache_hit_rate'],
   promptTokens: ['vllm:prompt_tokens_total', 'vllm:prompt_tokens'],

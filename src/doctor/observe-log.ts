@@ -110,7 +110,14 @@ function stampOf(line: string): number | null {
   const match = CLOCK.exec(line);
   if (match === null) return null;
   const [, year, month, day, hour, minute, second, fraction] = match;
-  const whole = Date.UTC(Number(year ?? 2024), Number(month) - 1, Number(day), Number(hour), Number(minute), Number(second));
+  const whole = Date.UTC(
+    Number(year ?? 2024),
+    Number(month) - 1,
+    Number(day),
+    Number(hour),
+    Number(minute),
+    Number(second),
+  );
   return whole / 1000 + (fraction === undefined ? 0 : Number(`0.${fraction}`));
 }
 
@@ -133,7 +140,10 @@ function readFacts(line: string, facts: ServerFacts): ServerFacts {
     maxNumSeqs: facts.maxNumSeqs ?? read('max_num_seqs'),
     maxNumBatchedTokens: facts.maxNumBatchedTokens ?? read('max_num_batched_tokens'),
     maxModelLen:
-      facts.maxModelLen ?? (concurrency === null ? null : count(concurrency[1]!)) ?? read('max_model_len') ?? read('max_seq_len'),
+      facts.maxModelLen ??
+      (concurrency === null ? null : count(concurrency[1]!)) ??
+      read('max_model_len') ??
+      read('max_seq_len'),
     gpuMemoryUtilization: facts.gpuMemoryUtilization ?? read('gpu_memory_utilization'),
     kvCacheDtype: facts.kvCacheDtype ?? (isStart ? flag('kv_cache_dtype') : null),
     tensorParallelSize: facts.tensorParallelSize ?? read('tensor_parallel_size'),

@@ -14,7 +14,11 @@ export interface MetricsPage {
 }
 
 /** Throws bad_config when a page is not that of an engine, or lacks what every diagnosis needs. `source` names it in messages. */
-export function observeMetrics(source: string, pages: readonly MetricsPage[], facts: ServerFacts = NO_FACTS): Observation {
+export function observeMetrics(
+  source: string,
+  pages: readonly MetricsPage[],
+  facts: ServerFacts = NO_FACTS,
+): Observation {
   const scrapes = pages.map(({ text }) => new Scrape(text));
   const last = scrapes.at(-1);
   if (last === undefined) throw new PagodaError('bad_config', `${source} gave no metrics.`);
@@ -36,7 +40,9 @@ export function observeMetrics(source: string, pages: readonly MetricsPage[], fa
     kind: 'metrics',
     engine,
     windowSeconds,
-    samples: pages.map(({ seconds }, i) => reader.sample(i, seconds - begin, seconds - (pages[i - 1]?.seconds ?? seconds))),
+    samples: pages.map(({ seconds }, i) =>
+      reader.sample(i, seconds - begin, seconds - (pages[i - 1]?.seconds ?? seconds)),
+    ),
     facts: { ...factsOf(reader, facts) },
     figures: figuresOf(reader, { windowSeconds, facts }),
     quotes: [],
@@ -58,7 +64,10 @@ class Reader {
 
   need(key: keyof MetricNames, source: string): void {
     if (this.gauge(key, this.scrapes.length - 1) !== null) return;
-    throw new PagodaError('bad_config', `${source} lacks the metric ${this.#names[key][0]}, which every diagnosis needs.`);
+    throw new PagodaError(
+      'bad_config',
+      `${source} lacks the metric ${this.#names[key][0]}, which every diagnosis needs.`,
+    );
   }
 
   gauge(key: keyof MetricNames, index: number): number | null {
@@ -170,7 +179,8 @@ function figuresOf(reader: Reader, { windowSeconds, facts }: { windowSeconds: nu
   const queue = reader.window('queue');
   const prefill = reader.window('prefill');
   const itl = reader.window('itl');
-  const mean = (histogram: Histogram | null): number | null => (histogram === null ? null : histogram.sum / histogram.count);
+  const mean = (histogram: Histogram | null): number | null =>
+    histogram === null ? null : histogram.sum / histogram.count;
   const quantile = (histogram: Histogram | null, share: number): number | null =>
     histogram === null ? null : histogramQuantile(histogram, share);
   const ttftMean = mean(ttft);

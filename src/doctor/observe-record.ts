@@ -17,7 +17,8 @@ export interface RecordFile {
 
 const asObject = (value: unknown): Json | null =>
   typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Json) : null;
-const asNumber = (value: unknown): number | null => (typeof value === 'number' && Number.isFinite(value) ? value : null);
+const asNumber = (value: unknown): number | null =>
+  typeof value === 'number' && Number.isFinite(value) ? value : null;
 const asNumbers = (value: unknown): number[] | null =>
   Array.isArray(value) && value.every((each) => typeof each === 'number') ? value : null;
 const asList = (value: unknown): readonly unknown[] => (Array.isArray(value) ? value : []);
@@ -135,7 +136,12 @@ function courseOf(json: Json): Signals {
     const seconds = order.map(({ start }) => start);
     const underWay = latencies === null ? null : numUnderWay(starts, latencies, seconds);
     return known({
-      ttftRising: flag(isRising(seconds, order.map(({ ttft }) => ttft))),
+      ttftRising: flag(
+        isRising(
+          seconds,
+          order.map(({ ttft }) => ttft),
+        ),
+      ),
       concurrencyRising: underWay === null ? null : flag(isRising(seconds, underWay)),
       ttftLate: late.reduce((sum, { ttft }) => sum + ttft, 0) / Math.max(1, late.length),
     });

@@ -1,8 +1,8 @@
 // The load that was observed, as a workload that a simulator can run again: its rate (or, behind a queue, the number of requests in
 // the system) and lengths with the quantiles seen.
 
-import { createSyntheticWorkload } from '../workload/synthetic-workload.ts';
 import { type LengthSpec, MOST_TOKENS } from '../workload/lengths.ts';
+import { createSyntheticWorkload } from '../workload/synthetic-workload.ts';
 import type { Workload } from '../workload/workload.ts';
 import type { DeploymentChange } from './rule.ts';
 import type { Signals } from './signals.ts';
@@ -20,7 +20,8 @@ export function observedWorkload(signals: Signals, change: DeploymentChange): Wo
   const lengths = observedLengths(signals);
   const load = observedLoad(signals, change.loadFactor ?? 1);
   if (lengths === null || load === null || change.sharedPrefixFirst === true) return null;
-  const numWanted = load.kind === 'closed' ? 4 * load.concurrency : load.requestsPerSecond * (signals.windowSeconds ?? 60);
+  const numWanted =
+    load.kind === 'closed' ? 4 * load.concurrency : load.requestsPerSecond * (signals.windowSeconds ?? 60);
   return createSyntheticWorkload({
     name: 'as observed',
     seed: SEED,

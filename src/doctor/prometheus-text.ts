@@ -135,7 +135,10 @@ function readLabels(line: string, start: number, labels: Map<string, string>): n
   label.lastIndex = start;
   let at = start;
   for (let match = label.exec(line); match !== null; match = label.exec(line)) {
-    labels.set(match[1]!, match[2]!.replace(/\\(.)/g, (_, character: string) => (character === 'n' ? '\n' : character)));
+    labels.set(
+      match[1]!,
+      match[2]!.replace(/\\(.)/g, (_, character: string) => (character === 'n' ? '\n' : character)),
+    );
     at = label.lastIndex;
   }
   const rest = /\s*\}/y;

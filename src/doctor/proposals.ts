@@ -1,6 +1,6 @@
 // Changes that several rules propose, with the numbers of what was seen filled in.
 
-import type { Propose, Proposal } from './rule.ts';
+import type { Proposal, Propose } from './rule.ts';
 
 /** A change that is not a flag, or that no simulator can try. */
 export function advise(words: string, sideEffect: string): Propose {
@@ -27,7 +27,8 @@ export const raiseMemoryUtilization: Propose = (_signals, { facts, engine }) => 
     { from: from === null ? null : String(from), to: String(MOST_UTILIZATION) },
     {
       change: { gpuMemoryUtilization: MOST_UTILIZATION },
-      sideEffect: 'less room for spikes of activations and for other processes: out of memory if something else uses the GPU',
+      sideEffect:
+        'less room for spikes of activations and for other processes: out of memory if something else uses the GPU',
     },
   );
 };
@@ -39,7 +40,10 @@ export const halveKvBytes: Propose = (_signals, { facts, engine }) => {
   return flagChange(
     'kv-cache-dtype',
     { from, to },
-    { change: { kvCacheDtype: to, kvPoolFactor: 2 }, sideEffect: 'twice the tokens fit; a small loss of accuracy, to be measured on your task' },
+    {
+      change: { kvCacheDtype: to, kvPoolFactor: 2 },
+      sideEffect: 'twice the tokens fit; a small loss of accuracy, to be measured on your task',
+    },
   );
 };
 
@@ -58,7 +62,10 @@ export const doubleTensorParallel: Propose = (_signals, { facts }) => {
   return flagChange(
     'tensor-parallel-size',
     { from: from === null ? null : String(from), to: String(to) },
-    { change: { tensorParallelSize: to }, sideEffect: 'twice the GPUs, and collectives in every layer: only over NVLink' },
+    {
+      change: { tensorParallelSize: to },
+      sideEffect: 'twice the GPUs, and collectives in every layer: only over NVLink',
+    },
   );
 };
 
@@ -105,7 +112,10 @@ export const raiseTokenBudget: Propose = ({ maxNumBatchedTokens }) => {
   return flagChange(
     'max-num-batched-tokens',
     { from: from === null ? null : String(from), to: String(to) },
-    { change: { maxNumBatchedTokens: to }, sideEffect: 'longer steps while prompts are computed: higher ITL p99; more memory for activations' },
+    {
+      change: { maxNumBatchedTokens: to },
+      sideEffect: 'longer steps while prompts are computed: higher ITL p99; more memory for activations',
+    },
   );
 };
 
@@ -118,7 +128,10 @@ export const lowerTokenBudget: Propose = ({ maxNumBatchedTokens, itlTailOfTarget
   return flagChange(
     'max-num-batched-tokens',
     { from: String(Math.round(from)), to: String(to) },
-    { change: { maxNumBatchedTokens: to }, sideEffect: 'prompts take more steps: longer TTFT, somewhat less throughput' },
+    {
+      change: { maxNumBatchedTokens: to },
+      sideEffect: 'prompts take more steps: longer TTFT, somewhat less throughput',
+    },
   );
 };
 
@@ -144,6 +157,9 @@ export const lowerMaxModelLen: Propose = ({ maxModelLen, poolTokens, promptP95, 
   return flagChange(
     'max-model-len',
     { from: maxModelLen === undefined ? null : String(maxModelLen), to: String(rounded) },
-    { change: { maxModelLen: rounded, rejectTooLong: true }, sideEffect: 'longer requests are refused at the door with a clear error' },
+    {
+      change: { maxModelLen: rounded, rejectTooLong: true },
+      sideEffect: 'longer requests are refused at the door with a clear error',
+    },
   );
 };

@@ -36,7 +36,11 @@ interface Current {
 }
 
 /** Exported for its test. More GPUs are added where a change needs them: it says so in its side effect. */
-export function changedRequest(request: DeploymentRequest, change: DeploymentChange, current: Current): DeploymentRequest {
+export function changedRequest(
+  request: DeploymentRequest,
+  change: DeploymentChange,
+  current: Current,
+): DeploymentRequest {
   const { maxNumSeqs, maxNumBatchedTokens, watermark, maxModelLen, gpuMemoryUtilization, kvCacheDtype } = change;
   const tensorParallelSize = change.tensorParallelSize ?? current.tensorParallelSize;
   const numReplicas = current.numReplicas * (change.numReplicas ?? 1);

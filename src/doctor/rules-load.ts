@@ -20,7 +20,8 @@ export const LOAD_RULES: readonly Rule[] = [
         },
       ],
     },
-    cause: 'Requests do not stop by themselves (a wrong end token, no stop string, a loop) and run to max_tokens: a few take most of the capacity.',
+    cause:
+      'Requests do not stop by themselves (a wrong end token, no stop string, a loop) and run to max_tokens: a few take most of the capacity.',
     changes: [
       ({ outputP50, maxTokensMean }) => {
         // Those that end by themselves are around the median; a cap well above it only meets the others.
@@ -52,7 +53,8 @@ export const LOAD_RULES: readonly Rule[] = [
         { signal: 'ttftLate', is: '>', than: 2.5 },
       ],
     },
-    cause: 'More requests come than are finished, so the queue grows without end; averages only say how long somebody looked.',
+    cause:
+      'More requests come than are finished, so the queue grows without end; averages only say how long somebody looked.',
     changes: [
       addReplica,
       ({ requestsPerSecond }) => ({
@@ -81,7 +83,8 @@ export const LOAD_RULES: readonly Rule[] = [
         { signal: 'prefixHitShare', is: '>', than: 0, ifKnown: true },
       ],
     },
-    cause: 'Two runs with the same seed send the same prompts; the second finds them in the cache and looks quicker than the server is.',
+    cause:
+      'Two runs with the same seed send the same prompts; the second finds them in the cache and looks quicker than the server is.',
     changes: [advise('another --seed for every run, or restart the server in between', 'none')],
     improves: 'none',
     links: ['https://docs.vllm.ai/en/latest/benchmarking/cli.html'],

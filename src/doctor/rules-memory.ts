@@ -75,7 +75,8 @@ export const MEMORY_RULES: readonly Rule[] = [
         { signal: 'kvUsageHigh', is: '>=', than: 0.95 },
       ],
     },
-    cause: 'The hit rate fell while the KV cache was full: running requests take the blocks of prefixes that would be needed again.',
+    cause:
+      'The hit rate fell while the KV cache was full: running requests take the blocks of prefixes that would be needed again.',
     changes: [
       halveKvBytes,
       raiseMemoryUtilization,
@@ -120,7 +121,8 @@ export const MEMORY_RULES: readonly Rule[] = [
         { signal: 'fullLengthConcurrency', is: '<', than: 1 },
       ],
     },
-    cause: 'What is left for the KV cache after weights and activations is too small for max-model-len, or another process holds the memory.',
+    cause:
+      'What is left for the KV cache after weights and activations is too small for max-model-len, or another process holds the memory.',
     changes: [
       lowerMaxModelLen,
       raiseMemoryUtilization,
@@ -147,7 +149,8 @@ export const MEMORY_RULES: readonly Rule[] = [
         },
       ],
     },
-    cause: 'A prompt with its output is larger than the whole KV cache: it is admitted, preempted and admitted again without getting anywhere.',
+    cause:
+      'A prompt with its output is larger than the whole KV cache: it is admitted, preempted and admitted again without getting anywhere.',
     changes: [
       halveKvBytes,
       raiseMemoryUtilization,

@@ -58,7 +58,10 @@ export const SCHEDULE_RULES: readonly Rule[] = [
       raiseTokenBudget,
       doubleTensorParallel,
       addReplica,
-      advise('fp8 weights and activations where the GPU has them', 'a small loss of accuracy, to be measured on your task'),
+      advise(
+        'fp8 weights and activations where the GPU has them',
+        'a small loss of accuracy, to be measured on your task',
+      ),
     ],
     improves: 'ttft',
     links: ['https://docs.vllm.ai/en/latest/configuration/optimization.html'],
@@ -82,10 +85,14 @@ export const SCHEDULE_RULES: readonly Rule[] = [
         },
       ],
     },
-    cause: 'A step that computes a large piece of a prompt takes long, and everybody who decodes waits for it: most tokens come quickly, the tail does not.',
+    cause:
+      'A step that computes a large piece of a prompt takes long, and everybody who decodes waits for it: most tokens come quickly, the tail does not.',
     changes: [
       lowerTokenBudget,
-      advise('--long-prefill-token-threshold, so that one long prompt takes only part of a step', 'that prompt takes longer'),
+      advise(
+        '--long-prefill-token-threshold, so that one long prompt takes only part of a step',
+        'that prompt takes longer',
+      ),
       advise('separate pools for prefill and decode', 'two kinds of replicas, and the transfer of the KV cache'),
     ],
     explainedBy: ['R20'],
@@ -97,7 +104,8 @@ export const SCHEDULE_RULES: readonly Rule[] = [
     title: 'Every token is slow: the model is too slow at this batch size',
     severity: 'warning',
     when: { all: [{ signal: 'itlP25OfTarget', is: '>', than: 0.75 }] },
-    cause: 'Even the quickest quarter of the tokens is near the target, so it is the plain decode step and not interference.',
+    cause:
+      'Even the quickest quarter of the tokens is near the target, so it is the plain decode step and not interference.',
     changes: [
       doubleTensorParallel,
       lowerMaxNumSeqs,
@@ -163,12 +171,21 @@ export const SCHEDULE_RULES: readonly Rule[] = [
             { signal: 'budgetStepShare', is: '<=', than: 0.8, ifKnown: true },
           ],
         },
-        { all: [{ signal: 'dpImbalance', is: '>=', than: 0.5 }, { signal: 'waitingMean', is: '>=', than: 1 }] },
+        {
+          all: [
+            { signal: 'dpImbalance', is: '>=', than: 0.5 },
+            { signal: 'waitingMean', is: '>=', than: 1 },
+          ],
+        },
       ],
     },
-    cause: 'Something other than memory holds them: grammars being compiled, slots of adapters, the encoder budget, or uneven replicas.',
+    cause:
+      'Something other than memory holds them: grammars being compiled, slots of adapters, the encoder budget, or uneven replicas.',
     changes: [
-      advise('look at structured output (grammar compilation), max_loras, the encoder cache and the router', 'depends on which it is'),
+      advise(
+        'look at structured output (grammar compilation), max_loras, the encoder cache and the router',
+        'depends on which it is',
+      ),
     ],
     improves: 'ttft',
     links: ['https://github.com/vllm-project/vllm/issues/13508'],

@@ -11,7 +11,10 @@ export const STEP_RULES: readonly Rule[] = [
     when: { all: [{ signal: 'overheadShare', is: '>', than: 0.2 }] },
     cause: 'Scheduling, detokenizing and the API server take a large part of each step; one core is at its limit.',
     changes: [
-      advise('asynchronous scheduling, --api-server-count, fewer events per stream (stream_interval)', 'tokens arrive in larger pieces'),
+      advise(
+        'asynchronous scheduling, --api-server-count, fewer events per stream (stream_interval)',
+        'tokens arrive in larger pieces',
+      ),
       advise('a quicker CPU', 'cost'),
     ],
     improves: 'itl',
@@ -27,7 +30,8 @@ export const STEP_RULES: readonly Rule[] = [
     changes: [
       () => ({
         flag: 'generation-config',
-        words: '--generation-config vllm (drops the sampling defaults of the model), or a sampler that does not sort (FlashInfer)',
+        words:
+          '--generation-config vllm (drops the sampling defaults of the model), or a sampler that does not sort (FlashInfer)',
         from: null,
         to: 'vllm',
         change: { greedySampler: true },
@@ -86,7 +90,8 @@ export const STEP_RULES: readonly Rule[] = [
         { signal: 'runningMean', is: '<=', than: 256, ifKnown: true },
       ],
     },
-    cause: 'With enforce-eager, or a batch beyond the captured sizes, a decode step has a fixed high price at small batches.',
+    cause:
+      'With enforce-eager, or a batch beyond the captured sizes, a decode step has a fixed high price at small batches.',
     changes: [
       () => ({
         flag: 'enforce-eager',

@@ -14,7 +14,10 @@ export const SIGNALS = {
   maxNumSeqs: { words: 'limit on running requests (max-num-seqs)', unit: 'count' },
   slotsFullShare: { words: 'share of the time with requests waiting and all slots taken', unit: 'share' },
   numSlots: { words: 'slots, as seen', unit: 'count' },
-  budgetStepShare: { words: 'share of the steps, while others waited, that used the whole token budget', unit: 'share' },
+  budgetStepShare: {
+    words: 'share of the steps, while others waited, that used the whole token budget',
+    unit: 'share',
+  },
   maxNumBatchedTokens: { words: 'token budget of a step (max-num-batched-tokens)', unit: 'tokens' },
   prefillTokensPerMixedStep: { words: 'prompt tokens in a step that also decodes, mean', unit: 'tokens' },
   prefillTokenShare: { words: 'share of the computed tokens that are prompt tokens', unit: 'share' },
@@ -101,7 +104,9 @@ export function known(values: Readonly<Partial<Record<SignalName, number | null 
 export function signalText(name: SignalName, value: number): string {
   switch (SIGNALS[name].unit) {
     case 'seconds':
-      return value < 1 ? `${(value * 1000).toFixed(value < 0.1 ? 1 : 0)} ms` : `${value.toFixed(value < 100 ? 2 : 0)} s`;
+      return value < 1
+        ? `${(value * 1000).toFixed(value < 0.1 ? 1 : 0)} ms`
+        : `${value.toFixed(value < 100 ? 2 : 0)} s`;
     case 'share':
       return `${(value * 100).toFixed(1)} %`;
     case 'yes or no':

@@ -45,5 +45,7 @@ function parseLine(line: string, number: number, path: string): { prompt?: unkno
 }
 
 function bad(path: string, number: number, reason: string): PagodaError {
-  return new PagodaError('bad_config', `--dataset-path ${path}, line ${number}: ${reason}.`, { param: '--dataset-path' });
+  return new PagodaError('bad_config', `--dataset-path ${path}, line ${number}: ${reason}.`, {
+    param: '--dataset-path',
+  });
 }

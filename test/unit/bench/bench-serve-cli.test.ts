@@ -47,7 +47,12 @@ async function modelServer(): Promise<Seen> {
     if (request.url === '/v1/models') json({ data: [{ id: 'm' }] });
     else if (request.url === '/tokenize') {
       const { prompt } = JSON.parse(body) as { prompt: string };
-      json({ tokens: prompt.trim().split(' ').map((_, i) => 100 + i) });
+      json({
+        tokens: prompt
+          .trim()
+          .split(' ')
+          .map((_, i) => 100 + i),
+      });
     } else if (request.url === '/v1/completions') {
       const parsed = JSON.parse(body) as Record<string, unknown>;
       seen.bodies.push(parsed);
@@ -67,9 +72,28 @@ describe('bench serve', () => {
     const seen = await modelServer();
     folder = mkdtempSync(join(tmpdir(), 'bench-serve-'));
     const argv = ['bench', 'serve', '--url', `${server!.url}/v1`, '--num-prompts', '6', '--num_warmups', '2'];
-    const more = ['--random-input-len', '40', '--random-output-len', '3', '--max-concurrency', '2', '--temperature', '0'];
-    const out = ['--save-result', '--save-detailed', '--result-dir', folder, '--goodput', 'ttft:100000', '--definitions'];
-    const { code, stdout, stderr } = await run([...argv, ...more, ...out, '--metadata', 'gpu=none'], { OPENAI_API_KEY: 'k' });
+    const more = [
+      '--random-input-len',
+      '40',
+      '--random-output-len',
+      '3',
+      '--max-concurrency',
+      '2',
+      '--temperature',
+      '0',
+    ];
+    const out = [
+      '--save-result',
+      '--save-detailed',
+      '--result-dir',
+      folder,
+      '--goodput',
+      'ttft:100000',
+      '--definitions',
+    ];
+    const { code, stdout, stderr } = await run([...argv, ...more, ...out, '--metadata', 'gpu=none'], {
+      OPENAI_API_KEY: 'k',
+    });
     expect([code, stderr]).toEqual([0, expect.stringMatching(/^Result saved in .*\.json\n$/)]);
     expect(stdout).toContain('Successful requests:                     6         \n');
     expect(stdout).toContain('Maximum request concurrency:             2         \n');
@@ -117,7 +141,13 @@ describe('bench serve', () => {
     const load = ['--prompt', '12', '--output', '3', '--concurrency', '2', '--num-requests', '5', '--num-warmups', '1'];
     const { code, stdout } = await run(['bench', 'serve', '--url', server!.url, ...load, '--json']);
     expect(code).toBe(0);
-    const result = { max_concurrency: 2, num_prompts: 5, completed: 5, total_input_tokens: 60, dataset_name: 'workload' };
+    const result = {
+      max_concurrency: 2,
+      num_prompts: 5,
+      completed: 5,
+      total_input_tokens: 60,
+      dataset_name: 'workload',
+    };
     expect(JSON.parse(stdout)).toMatchObject(result);
     expect(seen.bodies).toHaveLength(6);
   });
@@ -145,7 +175,10 @@ describe('bench serve', () => {
   it('says what a server serves, and that it is none', async () => {
     await modelServer();
     const wrong = await run(['bench', 'serve', '--url', server!.url, '--model', 'x']);
-    expect(wrong).toMatchObject({ code: 2, stderr: `error: --model 'x' is not served at ${server!.url}; it serves 'm'.\n` });
+    expect(wrong).toMatchObject({
+      code: 2,
+      stderr: `error: --model 'x' is not served at ${server!.url}; it serves 'm'.\n`,
+    });
     await server!.close();
     server = await fakeStreamServer((_request, _body, response) => response.end('<html>'));
     const page = await run(['bench', 'serve', '--url', server.url]);
@@ -173,11 +206,23 @@ describe.skipIf(!existsSync(worker))('several processes (after a build)', () => 
       numPromptTokens: 1,
       headers: {},
     }));
-    const target = { url: `${server!.url}/v1/completions`, backend: 'openai', headers: {}, idleSeconds: 60, insecure: false } as const;
+    const target = {
+      url: `${server!.url}/v1/completions`,
+      backend: 'openai',
+      headers: {},
+      idleSeconds: 60,
+      insecure: false,
+    } as const;
     const job = { target, requests, maxConcurrency: null, isUnpaced: false, thinkSeconds: 0, startSeconds: now() };
     const signal = new AbortController().signal;
-    const { records, startSeconds, lag } = await runLoadInProcesses(job, 3, { clock: now, signal, workerEntry: worker });
-    expect(records.map((record) => [record.index, record.outcome])).toEqual(requests.map(({ index }) => [index, 'completed']));
+    const { records, startSeconds, lag } = await runLoadInProcesses(job, 3, {
+      clock: now,
+      signal,
+      workerEntry: worker,
+    });
+    expect(records.map((record) => [record.index, record.outcome])).toEqual(
+      requests.map(({ index }) => [index, 'completed']),
+    );
     expect(records.map((record) => record.scheduledSeconds)).toEqual(requests.map((r) => startSeconds + r.sendSeconds));
     expect(lag.numSamples).toBeGreaterThanOrEqual(0);
   });

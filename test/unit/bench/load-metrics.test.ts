@@ -36,7 +36,13 @@ function record(fields: Partial<RequestRecord>): RequestRecord {
 describe('loadMetrics', () => {
   const records = [
     record({ index: 0, scheduledSeconds: 100, tokenSeconds: [100.25, 100.5, 101] }),
-    record({ index: 1, scheduledSeconds: 100.5, sentSeconds: 100.75, tokenSeconds: [101.5, 101.75], numOutputTokens: 5 }),
+    record({
+      index: 1,
+      scheduledSeconds: 100.5,
+      sentSeconds: 100.75,
+      tokenSeconds: [101.5, 101.75],
+      numOutputTokens: 5,
+    }),
     record({ index: 2, scheduledSeconds: 101, outcome: 'failed', endSeconds: 101.25, error: 'HTTP 500: x' }),
     record({ index: 3, scheduledSeconds: 101, outcome: 'cut', tokenSeconds: [102, 103], endSeconds: 104 }),
   ];
@@ -86,7 +92,15 @@ describe('loadMetrics', () => {
       saveDetailed: true,
     };
     const verdict = clientVerdict(metrics, noLag);
-    const run = { records, metrics, lag: noLag, verdict, startSeconds: 100, overSaturatedSeconds: null, wasStopped: false };
+    const run = {
+      records,
+      metrics,
+      lag: noLag,
+      verdict,
+      startSeconds: 100,
+      overSaturatedSeconds: null,
+      wasStopped: false,
+    };
     const result = JSON.parse(JSON.stringify(serveResult(facts, run)));
     expect(result).toMatchObject({
       request_rate: 'inf',

@@ -70,11 +70,19 @@ describe('data sets', () => {
   });
 
   it('custom: names the line that is wrong', () => {
-    const text: DatasetContext = { ...context, source: wordSource(), asIds: false, disableShuffle: true, numPrompts: 2 };
+    const text: DatasetContext = {
+      ...context,
+      source: wordSource(),
+      asIds: false,
+      disableShuffle: true,
+      numPrompts: 2,
+    };
     const jsonl = '{"prompt":"hello there","output_tokens":4}\n\n{"prompt":"and again","output_tokens":5}\n';
     expect(customPrompts({ jsonl, path: 'f', outputLen: -1 }, text).map((p) => p.numOutputTokens)).toEqual([4, 5]);
     const bad = (lines: string) => () => customPrompts({ jsonl: lines, path: 'f', outputLen: -1 }, text);
-    expect(bad('{"prompt":"a","output_tokens":1}\n{"prompt":3,"output_tokens":1}')).toThrow(/f, line 2: it needs a text/);
+    expect(bad('{"prompt":"a","output_tokens":1}\n{"prompt":3,"output_tokens":1}')).toThrow(
+      /f, line 2: it needs a text/,
+    );
     expect(bad('{"prompt":"a"}')).toThrow(/line 1: --custom-output-len -1/);
     expect(bad('nonsense')).toThrow(/line 1/);
     expect(bad('')).toThrow(/empty/);
@@ -136,7 +144,10 @@ describe('data sets', () => {
       ignore_eos: true,
       top_k: 3,
     });
-    expect(body('openai-chat')).toMatchObject({ messages: [{ role: 'user', content: 'hi' }], max_completion_tokens: 5 });
+    expect(body('openai-chat')).toMatchObject({
+      messages: [{ role: 'user', content: 'hi' }],
+      max_completion_tokens: 5,
+    });
   });
 });
 
@@ -162,7 +173,12 @@ describe('sendTimes', () => {
   it('all at once, or along a ramp', () => {
     expect([...sendTimes({ ...plan, numRequests: 3, requestRate: Number.POSITIVE_INFINITY })]).toEqual([0, 0, 0]);
     const rampUp = { strategy: 'linear', startRps: 1, endRps: 5 } as const;
-    const infinite = { numRequests: 5, requestRate: Number.POSITIVE_INFINITY, burstiness: Number.POSITIVE_INFINITY, seed: 0 };
+    const infinite = {
+      numRequests: 5,
+      requestRate: Number.POSITIVE_INFINITY,
+      burstiness: Number.POSITIVE_INFINITY,
+      seed: 0,
+    };
     const ramp = gaps(sendTimes({ ...infinite, rampUp }));
     expect(ramp.map((gap) => 1 / gap).map(Math.round)).toEqual([1, 2, 3, 4, 5]);
     const steep = gaps(sendTimes({ ...infinite, rampUp: { strategy: 'exponential', startRps: 1, endRps: 16 } }));

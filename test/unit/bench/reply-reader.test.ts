@@ -44,7 +44,12 @@ describe('ReplyReader', () => {
       [7, delta({}, 'stop')],
       [7, '[DONE]'],
     ]);
-    expect(reply).toMatchObject({ firstChoiceSeconds: 1, tokenSeconds: [5, 6], numOutputTokens: 2, countedBy: 'events' });
+    expect(reply).toMatchObject({
+      firstChoiceSeconds: 1,
+      tokenSeconds: [5, 6],
+      numOutputTokens: 2,
+      countedBy: 'events',
+    });
   });
 
   it('a closing event counts as the end token when the usage has one more token', () => {
@@ -61,7 +66,13 @@ describe('ReplyReader', () => {
   });
 
   it('a token whose bytes are no character yet is a token', () => {
-    expect(read('openai', [[1, text('')], [2, text('é', 'length')], [2, '[DONE]']]).tokenSeconds).toEqual([1, 2]);
+    expect(
+      read('openai', [
+        [1, text('')],
+        [2, text('é', 'length')],
+        [2, '[DONE]'],
+      ]).tokenSeconds,
+    ).toEqual([1, 2]);
   });
 
   it.each([
@@ -69,12 +80,43 @@ describe('ReplyReader', () => {
     ['a lost connection', [[1, text('a')]], 'Reset.', 'cut', 'Reset.'],
     ['nothing at all', [], '', 'failed', 'The reply has no tokens.'],
     ['an empty reply', [[1, '[DONE]']], '', 'failed', 'The stream ended without a token.'],
-    ['an error first', [[1, { error: { message: 'no room' } }], [2, '[DONE]']], '', 'failed', 'The server reported: no room'],
-    ['an error later', [[1, text('a')], [2, { error: 'x' }], [2, '[DONE]']], '', 'cut', 'The server reported: "x"'],
-    ['no JSON', [[1, text('a')], [2, '<html>']], '', 'cut', 'The server sent an event that is not a JSON object: <html>'],
-  ] as Array<[string, Array<[number, unknown]>, string, string, string]>)('%s', (_, events, problem, outcome, error) => {
-    expect(read('openai', events, problem)).toMatchObject({ outcome, error });
-  });
+    [
+      'an error first',
+      [
+        [1, { error: { message: 'no room' } }],
+        [2, '[DONE]'],
+      ],
+      '',
+      'failed',
+      'The server reported: no room',
+    ],
+    [
+      'an error later',
+      [
+        [1, text('a')],
+        [2, { error: 'x' }],
+        [2, '[DONE]'],
+      ],
+      '',
+      'cut',
+      'The server reported: "x"',
+    ],
+    [
+      'no JSON',
+      [
+        [1, text('a')],
+        [2, '<html>'],
+      ],
+      '',
+      'cut',
+      'The server sent an event that is not a JSON object: <html>',
+    ],
+  ] as Array<[string, Array<[number, unknown]>, string, string, string]>)(
+    '%s',
+    (_, events, problem, outcome, error) => {
+      expect(read('openai', events, problem)).toMatchObject({ outcome, error });
+    },
+  );
 
   it('a finish reason is an end, also without the mark', () => {
     expect(read('openai', [[1, text('a', 'stop')]]).outcome).toBe('completed');

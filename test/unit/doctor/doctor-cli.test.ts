@@ -1,6 +1,6 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import http from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
@@ -61,7 +61,9 @@ async function serve(handler: (request: http.IncomingMessage, response: http.Ser
 
 describe('doctor', () => {
   it('one log after the other, as JSON', async () => {
-    const paths = Object.entries({ KV_BOUND, PREFILL_BOUND, SLOT_BOUND, HEALTHY }).map(([name, text]) => file(name, text));
+    const paths = Object.entries({ KV_BOUND, PREFILL_BOUND, SLOT_BOUND, HEALTHY }).map(([name, text]) =>
+      file(name, text),
+    );
     const { code, stdout } = await run(['doctor', '--log', ...paths, '--json']);
     expect(code).toBe(1);
     const all = JSON.parse(stdout) as Array<{ source: string; healthy: boolean; findings: Array<{ rule: string }> }>;
@@ -100,7 +102,10 @@ describe('doctor', () => {
     expect([code, stderr]).toEqual([1, '']);
     type Effect = { ttft_p99_seconds: number };
     const { findings } = JSON.parse(stdout) as {
-      findings: Array<{ rule: string; changes: Array<{ flag: string; predicted: { before: Effect; after: Effect } | null }> }>;
+      findings: Array<{
+        rule: string;
+        changes: Array<{ flag: string; predicted: { before: Effect; after: Effect } | null }>;
+      }>;
     };
     expect(findings[0]).toMatchObject({ rule: 'R3' });
     const { predicted } = findings[0]!.changes[0]!;
@@ -135,7 +140,10 @@ describe('doctor', () => {
     [['--metrics', import.meta.filename], 'has no vllm:, sglang: or pagoda: metrics'],
     [['--log', import.meta.filename], 'so it is no log of vLLM or Pagoda'],
     [['--watch', '--log', 'x'], '--watch needs --url'],
-    [['--url', 'http://127.0.0.1:1', '--window', 'soon'], "--window must be a time above 0 like 1.5s or 50ms, got 'soon'."],
+    [
+      ['--url', 'http://127.0.0.1:1', '--window', 'soon'],
+      "--window must be a time above 0 like 1.5s or 50ms, got 'soon'.",
+    ],
   ])('bad input %j: one line, code 2', async (argv, message) => {
     const { code, stdout, stderr } = await run(['doctor', ...argv]);
     expect([code, stdout]).toEqual([2, '']);

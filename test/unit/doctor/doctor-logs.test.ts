@@ -93,11 +93,13 @@ describe('other logs', () => {
   });
 
   it('a start that ran out of memory', () => {
-    const text = 'ERROR 11-29 12:00:00 [core.py:1] ValueError: No available memory for the cache blocks. Try increasing...\n';
+    const text =
+      'ERROR 11-29 12:00:00 [core.py:1] ValueError: No available memory for the cache blocks. Try increasing...\n';
     const [finding] = of(text).findings;
     expect(finding).toMatchObject({ rule: 'R16', severity: 'critical' });
     expect(finding!.quotes[0]).toContain('No available memory');
-    const short = 'INFO 1-1 GPU KV cache size: 23,648 tokens, Maximum concurrency for 29,000 tokens per request: 0.82x\n';
+    const short =
+      'INFO 1-1 GPU KV cache size: 23,648 tokens, Maximum concurrency for 29,000 tokens per request: 0.82x\n';
     expect(rules(short)).toEqual(['R16']);
     expect(of(short).findings[0]!.changes[0]).toMatchObject({ flag: 'max-model-len', from: '29000', to: '23648' });
   });

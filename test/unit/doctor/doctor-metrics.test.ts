@@ -8,7 +8,10 @@ import { PagodaError } from '../../../src/errors.ts';
 const NO_TARGETS = { ttftSeconds: null, tpotSeconds: null };
 
 /** A page of vLLM's metrics after `n` seconds of a life in which everything goes on evenly. */
-function page(n: number, fields: { running: number; waiting: number; kv: number; preemptions?: number; prefix?: string }): string {
+function page(
+  n: number,
+  fields: { running: number; waiting: number; kv: number; preemptions?: number; prefix?: string },
+): string {
   const { running, waiting, kv, preemptions = 0, prefix = 'vllm' } = fields;
   const labels = 'engine="0",model_name="m"';
   const hist = (name: string, counts: ReadonlyArray<readonly [string, number]>, sum: number) =>
@@ -31,12 +34,62 @@ function page(n: number, fields: { running: number; waiting: number; kv: number;
     `${prefix}:request_success_total{${labels},finished_reason="stop"} ${3 * n}`,
     `${prefix}:request_success_total{${labels},finished_reason="length"} ${n}`,
     `${prefix}:cache_config_info{${labels},block_size="16",num_gpu_blocks="1000",cache_dtype="auto"} 1`,
-    hist('time_to_first_token_seconds', [['1', 0], ['2.5', 2], ['5', 4], ['+Inf', 4]], 12),
-    hist('request_queue_time_seconds', [['1', 0], ['5', 4], ['+Inf', 4]], 9),
-    hist('request_prefill_time_seconds', [['0.5', 0], ['1', 4], ['+Inf', 4]], 2),
-    hist('inter_token_latency_seconds', [['0.01', 0], ['0.025', 300], ['+Inf', 300]], 6),
-    hist('request_generation_tokens', [['50', 0], ['100', 2], ['200', 4], ['+Inf', 4]], 400),
-    hist('request_prompt_tokens', [['200', 0], ['500', 4], ['+Inf', 4]], 1000),
+    hist(
+      'time_to_first_token_seconds',
+      [
+        ['1', 0],
+        ['2.5', 2],
+        ['5', 4],
+        ['+Inf', 4],
+      ],
+      12,
+    ),
+    hist(
+      'request_queue_time_seconds',
+      [
+        ['1', 0],
+        ['5', 4],
+        ['+Inf', 4],
+      ],
+      9,
+    ),
+    hist(
+      'request_prefill_time_seconds',
+      [
+        ['0.5', 0],
+        ['1', 4],
+        ['+Inf', 4],
+      ],
+      2,
+    ),
+    hist(
+      'inter_token_latency_seconds',
+      [
+        ['0.01', 0],
+        ['0.025', 300],
+        ['+Inf', 300],
+      ],
+      6,
+    ),
+    hist(
+      'request_generation_tokens',
+      [
+        ['50', 0],
+        ['100', 2],
+        ['200', 4],
+        ['+Inf', 4],
+      ],
+      400,
+    ),
+    hist(
+      'request_prompt_tokens',
+      [
+        ['200', 0],
+        ['500', 4],
+        ['+Inf', 4],
+      ],
+      1000,
+    ),
     '',
   ].join('\n');
 }
@@ -47,7 +100,16 @@ const window = (num: number, fields: (i: number) => Parameters<typeof page>[1]) 
 describe('Scrape', () => {
   it('reads labels, escapes, infinities and skips what is no sample', () => {
     const scrape = new Scrape(
-      ['# a comment', 'a 1', 'b{x="1",y="say \\"hi\\", }"} 2.5 1700000000', 'b{x="2"} 3', 'c +Inf', 'd{x=1} 4', 'e NaN', '<html>'].join('\n'),
+      [
+        '# a comment',
+        'a 1',
+        'b{x="1",y="say \\"hi\\", }"} 2.5 1700000000',
+        'b{x="2"} 3',
+        'c +Inf',
+        'd{x=1} 4',
+        'e NaN',
+        '<html>',
+      ].join('\n'),
     );
     expect([...scrape.names()]).toEqual(['a', 'b', 'c']);
     expect(scrape.sum('b')).toBe(5.5);
@@ -79,7 +141,10 @@ describe('Scrape', () => {
 
 describe('a window of metrics', () => {
   it('gauges are samples, counters are what happened in between', () => {
-    const observation = observeMetrics('--url x', window(7, () => ({ running: 20, waiting: 9, kv: 0.98, preemptions: 0.2 })));
+    const observation = observeMetrics(
+      '--url x',
+      window(7, () => ({ running: 20, waiting: 9, kv: 0.98, preemptions: 0.2 })),
+    );
     expect(observation).toMatchObject({ engine: 'vllm', windowSeconds: 30, facts: { poolTokens: 16000 } });
     const signals = deriveSignals(observation, NO_TARGETS);
     expect(signals).toMatchObject({
@@ -133,7 +198,10 @@ describe('a window of metrics', () => {
         `pagoda:step_phase_seconds_total{phase="update"} ${0.05 * n}`,
         `pagoda:recomputed_tokens_total ${100 * n}`,
       ].join('\n');
-    const observation = observeMetrics('x', [0, 1].map((i) => ({ seconds: 60 * i, text: own(60 * (i + 1)) })));
+    const observation = observeMetrics(
+      'x',
+      [0, 1].map((i) => ({ seconds: 60 * i, text: own(60 * (i + 1)) })),
+    );
     const signals = deriveSignals(observation, NO_TARGETS);
     expect(observation.engine).toBe('pagoda');
     expect(signals.samplingShare).toBeCloseTo(0.3, 9);
@@ -153,6 +221,8 @@ describe('a window of metrics', () => {
     const refused = (text: string) => () => observeMetrics('--url http://x/metrics', [{ seconds: 0, text }]);
     expect(refused('<html>hello</html>')).toThrow(/--url http:\/\/x\/metrics has no vllm:, sglang: or pagoda: metrics/);
     expect(refused('go_goroutines 8')).toThrow(PagodaError);
-    expect(refused('vllm:num_requests_running 1\nvllm:num_requests_waiting 0')).toThrow(/lacks the metric vllm:kv_cache_usage_perc/);
+    expect(refused('vllm:num_requests_running 1\nvllm:num_requests_waiting 0')).toThrow(
+      /lacks the metric vllm:kv_cache_usage_perc/,
+    );
   });
 });

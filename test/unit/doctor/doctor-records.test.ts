@@ -40,7 +40,11 @@ describe('results of bench serve', () => {
   it('overload, as the client saw it or from the lists of vLLM', () => {
     expect(rulesOf(bench({ over_saturated: true, p99_ttft_ms: 60_000 }))).toEqual(['R18']);
     const starts = Array.from({ length: 60 }, (_, i) => 2 * i);
-    const lists = { start_times: starts, ttfts: starts.map((s) => 0.1 + 0.2 * s), latencies: starts.map((s) => 5 + 0.5 * s) };
+    const lists = {
+      start_times: starts,
+      ttfts: starts.map((s) => 0.1 + 0.2 * s),
+      latencies: starts.map((s) => 5 + 0.5 * s),
+    };
     expect(rulesOf(bench(lists))).toEqual(['R18']);
     const flat = { start_times: starts, ttfts: starts.map(() => 3), latencies: starts.map(() => 6) };
     expect(rulesOf(bench(flat))).toEqual([]);

@@ -252,7 +252,10 @@ const SCENARIOS: ReadonlyArray<readonly [string, Scenario, Measure]> = [
     'R17',
     {
       load: ({ maxTokens = 2048 }) => ({
-        requests: open(150, 4, (i) => ({ prompt: 100, output: Math.min(maxTokens, i % 10 === 7 ? 2048 : 40 + (i % 30)) })),
+        requests: open(150, 4, (i) => ({
+          prompt: 100,
+          output: Math.min(maxTokens, i % 10 === 7 ? 2048 : 40 + (i % 30)),
+        })),
       }),
       figures: () => ({ lengthFinishShare: 0.1 }),
     },
