@@ -11,6 +11,8 @@ import type { RequestRecord } from './request-record.ts';
 
 /** Between the moment at which every process stands ready and the start of the load. */
 const LEAD_SECONDS = 0.25;
+/** A process that is not ready by then never will be. */
+const START_SECONDS = 120;
 
 export interface ProcessesOptions extends LoadOptions {
   /** The worker's file, where it is not beside this one. */
@@ -75,8 +77,16 @@ class LoadWorker {
     const child = fork(entry, [], { serialization: 'advanced', stdio: ['ignore', 'inherit', 'inherit', 'ipc'] });
     this.#child = child;
     let onReady: () => void = () => undefined;
-    const isUp = new Promise<void>((resolve) => {
-      onReady = resolve;
+    const isUp = new Promise<void>((resolve, reject) => {
+      const timer = setTimeout(
+        () => reject(new PagodaError('internal', `A load process was not ready after ${START_SECONDS} s.`)),
+        START_SECONDS * 1000,
+      );
+      timer.unref();
+      onReady = () => {
+        clearTimeout(timer);
+        resolve();
+      };
     });
     this.done = new Promise<LagReport>((resolve, reject) => {
       const fail = (message: string, cause?: unknown): void =>
