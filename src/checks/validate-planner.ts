@@ -112,10 +112,19 @@ function otherLogs(check: Check): void {
   check('M5', 'Qwen hybrid, 16 of 64 layers attend, fp8: bytes per token', kvBytesPerToken(hybrid, FP8), 32_768);
   check('M5', 'the same on each of two GPUs', kvBytesPerToken(hybrid, { ...FP8, tensorParallelSize: 2 }), 16_384);
   check('M5', 'concurrency at 131,072 of 302,921 tokens', concurrency(302_921, 131_072), '2.31x');
-  const seven = draftDeployment({ model: 'qwen2.5-7b', kvCacheMemoryBytes: 77_088 * perToken('qwen2.5-7b'), maxModelLen: 1000 });
+  const seven = draftDeployment({
+    model: 'qwen2.5-7b',
+    kvCacheMemoryBytes: 77_088 * perToken('qwen2.5-7b'),
+    maxModelLen: 1000,
+  });
   check('M6', 'Qwen2.5-7B on A10G, tokens in the pool', seven.ledger.kvTokens ?? 0, 77_088);
   const full = capacityRows(seven, null)?.find(({ name }) => name === 'full')?.numRequests ?? 0;
-  check('M6', 'requests of 1,000 tokens that fit, published 70 to 80', full >= 70 && full <= 80 ? '70 to 80' : String(full), '70 to 80');
+  check(
+    'M6',
+    'requests of 1,000 tokens that fit, published 70 to 80',
+    full >= 70 && full <= 80 ? '70 to 80' : String(full),
+    '70 to 80',
+  );
 }
 
 function concurrency(tokens: number | null, length: number): string {

@@ -82,10 +82,7 @@ function setA(context: ValidationContext, points: readonly Point[]): void {
 
 /** Every second row decides the constants, the others are predicted with them. */
 function fitOnHalf({ gates }: ValidationContext, replayed: readonly Replayed[]): string {
-  const fitted = fitEngineProfile(
-    ENGINE_PROFILES.vllm,
-    replayed.filter((_, i) => i % 2 === 0).map(calibrationRow),
-  );
+  const fitted = fitEngineProfile(ENGINE_PROFILES.vllm, replayed.filter((_, i) => i % 2 === 0).map(calibrationRow));
   const held = replayed.filter((_, i) => i % 2 === 1).map((point) => replayA(point, fitted, 10));
   const constants = `${(fitted.stepSeconds * 1e3).toFixed(2)} ms per step, ${(fitted.sequenceSeconds * 1e6).toFixed(0)} us per sequence, ${(fitted.requestSeconds * 1e3).toFixed(0)} ms per request`;
   const errors = `TPOT ${percent(meanAbsolute(held.map(tpotError)))}, mean TTFT ${percent(meanAbsolute(held.map(ttftError)))}`;

@@ -32,11 +32,7 @@ const BATCHES: ReadonlyArray<readonly [sequences: number, promptTokens: number]>
   [4, 448],
 ];
 
-export async function calibrateDevice(
-  config: ResolvedOptions,
-  flags: CalibrateDeviceFlags,
-  io: CliIo,
-): Promise<void> {
+export async function calibrateDevice(config: ResolvedOptions, flags: CalibrateDeviceFlags, io: CliIo): Promise<void> {
   const requestSeconds =
     flags.requestOverhead === undefined
       ? DEFAULT_REQUEST_SECONDS
@@ -116,7 +112,8 @@ class DeviceMeter {
   async prefill(numTokens: number): Promise<MeasuredStep> {
     const records = await this.#run(1, numTokens, 1);
     const step = records.find(({ numPromptTokens }) => numPromptTokens === numTokens);
-    if (step === undefined) throw new PagodaError('internal', `A prompt of ${numTokens} tokens took no step of its own.`);
+    if (step === undefined)
+      throw new PagodaError('internal', `A prompt of ${numTokens} tokens took no step of its own.`);
     return {
       seconds: step.stepSeconds,
       load: {

@@ -29,16 +29,18 @@ export function calibrateEngine(
   const request = deploymentRequestOf(command, model);
   if ((request.gpu ?? null) === null) throw badFlag('--gpu', 'is needed: the GPUs that it was measured on');
   const { bench = [], log } = flags;
-  if (bench.length === 0 && log === undefined) throw badFlag('--bench', 'or --log is needed: it says what was measured');
+  if (bench.length === 0 && log === undefined)
+    throw badFlag('--bench', 'or --log is needed: it says what was measured');
   const resolved = resolveDeployment(request);
-  const rows = [
-    ...bench.map((path) => benchRow(resolved, path)),
-    ...(log === undefined ? [] : logRows(resolved, log)),
-  ];
+  const rows = [...bench.map((path) => benchRow(resolved, path)), ...(log === undefined ? [] : logRows(resolved, log))];
   const fitted = fitEngineProfile(resolved.engine, rows);
   const text = calibrationText(
     { kind: 'engine', engine: fitted },
-    { deployment: resolved.deployment.name, num_measurements: rows.length, mean_tpot_error_share: meanError(rows, resolved, fitted) },
+    {
+      deployment: resolved.deployment.name,
+      num_measurements: rows.length,
+      mean_tpot_error_share: meanError(rows, resolved, fitted),
+    },
   );
   if (flags.out === undefined) io.stdout.write(text);
   else writeOut(flags.out, text);
@@ -54,7 +56,8 @@ function meanError(
   fitted: { readonly stepSeconds: number; readonly sequenceSeconds: number },
 ): number {
   const errors = rows.map((row) => {
-    const shift = fitted.stepSeconds - engine.stepSeconds + (fitted.sequenceSeconds - engine.sequenceSeconds) * row.numSequences;
+    const shift =
+      fitted.stepSeconds - engine.stepSeconds + (fitted.sequenceSeconds - engine.sequenceSeconds) * row.numSequences;
     return Math.abs((row.predictedTpotSeconds + shift) / row.measuredTpotSeconds - 1);
   });
   return errors.reduce((a, b) => a + b, 0) / errors.length;

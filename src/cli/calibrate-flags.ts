@@ -39,7 +39,9 @@ function addDevice(calibrate: Command, io: CliIo): void {
   // Prompts are random ids and all different; nothing is sampled.
   const unused = ['model', 'generationConfig', 'overrideGenerationConfig', 'chatTemplate', 'enablePrefixCaching'];
   const keys = keysOfGroups('model', 'engine', 'scheduler').filter((key) => !unused.includes(key));
-  const device = calibrate.command('device').description("Pagoda's own device on this machine, by running it for a while");
+  const device = calibrate
+    .command('device')
+    .description("Pagoda's own device on this machine, by running it for a while");
   addConfigFlags(device, keys);
   device
     .option('--request-overhead <time>', 'time of a request outside of steps: HTTP, tokenizing (default: 5ms)')

@@ -20,7 +20,9 @@ export interface PlanFlags extends WorkloadFlags {
 export function addPlanCommand(program: Command, io: CliIo): void {
   const command = program
     .command('plan')
-    .description('What a model needs and what hardware gives: memory, capacity, latency, the cheapest configuration that meets a target');
+    .description(
+      'What a model needs and what hardware gives: memory, capacity, latency, the cheapest configuration that meets a target',
+    );
   addDeploymentFlags(command);
   addWorkloadFlags(command);
   command

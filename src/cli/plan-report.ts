@@ -36,8 +36,7 @@ function headLines({ resolved, problem }: PlanResult): string[] {
   const { found, deployment, weightDtype, notes } = resolved;
   const { shape } = found;
   const bytes = totalWeightBytes(shape, weightDtype);
-  const active =
-    shape.experts.length === 0 ? '' : `, ${countText(shape.numActiveParameters)} of them active per token`;
+  const active = shape.experts.length === 0 ? '' : `, ${countText(shape.numActiveParameters)} of them active per token`;
   return [
     `${deployment.name} (${shape.architecture}, from ${found.source})`,
     `${countText(shape.numParameters)} parameters${active}; ${weightDtype} weights ${(bytes / 1e9).toFixed(2)} GB = ${gib(bytes)}${roundFigure(shape.name, weightDtype)}`,
@@ -138,7 +137,8 @@ function runLines({ evaluation, binding, resolved }: PlanResult, input: PlanInpu
     ...[d.mean, d.p50, d.p90, d.p99].map(seconds),
     target === null ? '' : `${percentile} <= ${seconds(target)}: ${d[percentile] <= target ? 'met' : 'MISSED'}`,
   ];
-  const rate = maxRequestsPerSecond === null ? '' : ` at the highest rate, ${maxRequestsPerSecond.toFixed(2)} requests/s`;
+  const rate =
+    maxRequestsPerSecond === null ? '' : ` at the highest rate, ${maxRequestsPerSecond.toFixed(2)} requests/s`;
   return [
     `Predicted with these flags${rate}: ${input.sample!.name}, ${input.sample!.requests.length} requests on the real scheduler`,
     table(
@@ -152,7 +152,10 @@ function runLines({ evaluation, binding, resolved }: PlanResult, input: PlanInpu
     `  ${summary.outputTokensPerSecond.toFixed(0)} output tokens/s, ${summary.requestsPerSecond.toFixed(2)} requests/s on ${evaluation.numGpus} GPUs of ${resolved.numGpus}`,
     `  ${scheduler!.maxRunning} at most ran at once per replica, KV cache up to ${(100 * scheduler!.maxKvUsage).toFixed(0)} % full, ${scheduler!.numPreemptions} preemptions`,
     ...(decodeStep === null ? [] : [`  a decode step: ${stepText(decodeStep)}`]),
-    ...binding.map(({ cause, evidence, change }) => `  ${cause === 'nothing' ? 'headroom' : `binds: ${cause}`}: ${evidence}. ${change}.`),
+    ...binding.map(
+      ({ cause, evidence, change }) =>
+        `  ${cause === 'nothing' ? 'headroom' : `binds: ${cause}`}: ${evidence}. ${change}.`,
+    ),
   ];
 }
 
@@ -168,7 +171,9 @@ function stepText(parts: StepParts): string {
     ['pipelineSeconds', 'pipeline'],
     ['engineSeconds', 'engine'],
   ];
-  const shown = names.filter(([key]) => parts[key] > 0).map(([key, name]) => `${name} ${(1e3 * parts[key]).toFixed(2)}`);
+  const shown = names
+    .filter(([key]) => parts[key] > 0)
+    .map(([key, name]) => `${name} ${(1e3 * parts[key]).toFixed(2)}`);
   return `${seconds(total(parts))} = ${shown.join(' + ')} ms`;
 }
 
@@ -183,7 +188,8 @@ function searchLines({ isMet, cheapest, searched, pareto, changes }: PlanResult)
   const lines = [`Cheapest configurations that meet the target (${searched.length} tried)`];
   if (cheapest.length > 0) lines.push(evaluationTable(cheapest.slice(0, MOST_ROWS)));
   else lines.push('  only the given one');
-  if (pareto.length > 0) lines.push('', 'Pareto front (throughput per GPU against speed per user)', evaluationTable(pareto));
+  if (pareto.length > 0)
+    lines.push('', 'Pareto front (throughput per GPU against speed per user)', evaluationTable(pareto));
   return lines;
 }
 

@@ -62,8 +62,7 @@ function planInput(command: Command, model: string | undefined, flags: PlanFlags
   const targets: LatencyTargets = { ttftSeconds: time('ttft'), tpotSeconds: time('tpot'), e2eSeconds: time('e2e') };
   const hasTargets = Object.values(targets).some((target) => target !== null);
   requireWhatIsNeeded(flags, { hasLoad, hasTargets, hasGpu: (request.gpu ?? request.calibration ?? null) !== null });
-  const percentile =
-    flags.percentile === undefined ? 'p99' : choiceValue('percentile', flags.percentile, PERCENTILES);
+  const percentile = flags.percentile === undefined ? 'p99' : choiceValue('percentile', flags.percentile, PERCENTILES);
   const sample = sampleFor(flags, hasLoad);
   return {
     request,
@@ -93,7 +92,8 @@ function requireWhatIsNeeded(flags: PlanFlags, { hasLoad, hasTargets, hasGpu }: 
   if (target !== undefined && !hasGpu) need(`--${target}`, 'hardware', '--gpu a100-80gb:4');
   if (flags.percentile !== undefined && !hasTargets) need('--percentile', 'a target', '--ttft 1.5s');
   if (flags.pareto === true && !hasTargets) need('--pareto', 'a target', '--ttft 1.5s');
-  if (flags.fragmentation === true && !(hasLoad && hasGpu)) need('--fragmentation', 'a load and hardware', '--concurrency 50 --gpu a100-80gb');
+  if (flags.fragmentation === true && !(hasLoad && hasGpu))
+    need('--fragmentation', 'a load and hardware', '--concurrency 50 --gpu a100-80gb');
   if (flags.maxRate !== true) return;
   if (!hasTargets) need('--max-rate', 'a target', '--ttft 1.5s');
   if (flags.concurrency !== undefined || flags.rate === 'inf')
@@ -108,7 +108,8 @@ function sampleFor(flags: PlanFlags, hasLoad: boolean): WorkloadSample | null {
   const workload = workloadOf(load);
   const users = workload.closedLoop?.concurrency ?? 0;
   const own = users === 0 ? MOST_REQUESTS : Math.min(MOST_CLOSED_REQUESTS, REQUESTS_PER_USER * users);
-  const most = flags.numRequests === undefined ? Math.max(LEAST_REQUESTS, own) : countValue('num-requests', flags.numRequests, 1);
+  const most =
+    flags.numRequests === undefined ? Math.max(LEAST_REQUESTS, own) : countValue('num-requests', flags.numRequests, 1);
   const sample = sampleOf(workload, most);
   if (lengthFigures(sample).maxTokens > Number.MAX_SAFE_INTEGER / 2)
     throw new PagodaError('bad_config', '--prompt and --output are larger than any sequence.', { param: '--prompt' });

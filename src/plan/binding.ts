@@ -30,7 +30,9 @@ const percent = (share: number) => `${(100 * share).toFixed(0)} %`;
 
 export function findings(evaluation: Evaluation, targets: LatencyTargets, percentile: TargetPercentile): Finding[] {
   if (evaluation.problem !== null)
-    return [{ cause: 'memory', evidence: evaluation.problem, change: 'see the message: more memory or shorter requests' }];
+    return [
+      { cause: 'memory', evidence: evaluation.problem, change: 'see the message: more memory or shorter requests' },
+    ];
   const found: Finding[] = [];
   const { ttftSeconds, tpotSeconds, e2eSeconds } = evaluation.summary!;
   const misses = (value: number, target: number | null) => target !== null && value > target;
@@ -46,7 +48,11 @@ export function findings(evaluation: Evaluation, targets: LatencyTargets, percen
   return found.length > 0 ? found : [whatIsNext(evaluation, targets, percentile)];
 }
 
-function whyTtft({ summary, scheduler, composition }: Evaluation, targets: LatencyTargets, p: TargetPercentile): Finding {
+function whyTtft(
+  { summary, scheduler, composition }: Evaluation,
+  targets: LatencyTargets,
+  p: TargetPercentile,
+): Finding {
   const ttft = summary!.ttftSeconds[p];
   const queue = scheduler!.queueSeconds[p];
   const head = `TTFT ${p} ${ms(ttft)} of ${ms(targets.ttftSeconds!)}, ${ms(queue)} of it in the queue`;
@@ -55,7 +61,8 @@ function whyTtft({ summary, scheduler, composition }: Evaluation, targets: Laten
     return {
       cause: 'kv-cache',
       evidence: `${head}; KV cache up to ${percent(scheduler!.maxKvUsage)} full, ${scheduler!.numPreemptions} preemptions, ${scheduler!.maxRunning} ran at once`,
-      change: 'more KV cache: higher tensor parallelism, --kv-cache-dtype fp8, --gpu-memory-utilization 0.95, another replica',
+      change:
+        'more KV cache: higher tensor parallelism, --kv-cache-dtype fp8, --gpu-memory-utilization 0.95, another replica',
     };
   }
   if (queue > 0.3 * ttft && seqs > tokens) {
@@ -83,8 +90,7 @@ function whyTpot(evaluation: Evaluation, targets: LatencyTargets, p: TargetPerce
   const { summary, decodeStep, scheduler } = evaluation;
   const tpot = summary!.tpotSeconds[p];
   const head = `TPOT ${p} ${ms(tpot)} of ${ms(targets.tpotSeconds!)}`;
-  if (decodeStep === null)
-    return { cause: 'engine', evidence: head, change: 'a smaller batch: lower --max-num-seqs' };
+  if (decodeStep === null) return { cause: 'engine', evidence: head, change: 'a smaller batch: lower --max-num-seqs' };
   const pure = total(decodeStep);
   if (pure <= targets.tpotSeconds!) {
     return {
@@ -93,7 +99,10 @@ function whyTpot(evaluation: Evaluation, targets: LatencyTargets, p: TargetPerce
       change: 'lower --max-num-batched-tokens (shorter steps: TTFT rises), more replicas, or more tensor parallelism',
     };
   }
-  return largestPart(decodeStep, `${head}; a decode step of ${Math.round(scheduler!.meanRunning)} sequences takes ${ms(pure)}`);
+  return largestPart(
+    decodeStep,
+    `${head}; a decode step of ${Math.round(scheduler!.meanRunning)} sequences takes ${ms(pure)}`,
+  );
 }
 
 export function total(parts: StepParts): number {

@@ -55,8 +55,7 @@ export function variantsOf(layout: DeploymentRequest, given: DeploymentRequest):
           .filter((budget) => budget >= (layout.maxNumSeqs ?? 1))
           .map((maxNumBatchedTokens) => ({ ...layout, maxNumBatchedTokens }));
   const utilization = (given.gpuMemoryUtilization ?? null) === null ? [{ ...layout, gpuMemoryUtilization: 0.95 }] : [];
-  const dtype =
-    (given.kvCacheDtype ?? null) === null ? [{ ...layout, kvCacheDtype: 'fp8' as const }] : [];
+  const dtype = (given.kvCacheDtype ?? null) === null ? [{ ...layout, kvCacheDtype: 'fp8' as const }] : [];
   return [...budgets, ...utilization, ...dtype];
 }
 

@@ -11,9 +11,13 @@ export function checkRequestNumbers(request: DeploymentRequest): void {
     if (value === null || value === undefined) return;
     if (Number.isSafeInteger(value) && value >= min && value <= max) return;
     const nearest = Number.isFinite(value) ? Math.min(max, Math.max(min, Math.round(value))) : min;
-    throw new PagodaError('bad_config', `${flag} must be a whole number from ${min} to ${max}, got ${value}; the nearest is ${nearest}.`, {
-      param: flag,
-    });
+    throw new PagodaError(
+      'bad_config',
+      `${flag} must be a whole number from ${min} to ${max}, got ${value}; the nearest is ${nearest}.`,
+      {
+        param: flag,
+      },
+    );
   };
   const { maxModelLen, gpuMemoryUtilization: utilization, watermark } = request;
   count('--tensor-parallel-size', request.tensorParallelSize, 1, 1024);
@@ -27,13 +31,21 @@ export function checkRequestNumbers(request: DeploymentRequest): void {
   count('--block-size', request.blockSize, 1, 1024);
   if (typeof maxModelLen === 'number') count('--max-model-len', maxModelLen, 2, MAX_MODEL_LEN);
   if (utilization !== null && utilization !== undefined && !(utilization > 0 && utilization <= 1)) {
-    throw new PagodaError('bad_config', `--gpu-memory-utilization must be above 0 and up to 1, got ${utilization}; the default is 0.9.`, {
-      param: '--gpu-memory-utilization',
-    });
+    throw new PagodaError(
+      'bad_config',
+      `--gpu-memory-utilization must be above 0 and up to 1, got ${utilization}; the default is 0.9.`,
+      {
+        param: '--gpu-memory-utilization',
+      },
+    );
   }
   if (watermark !== null && watermark !== undefined && !(watermark >= 0 && watermark < 1)) {
-    throw new PagodaError('bad_config', `--watermark must be from 0 up to, but not including, 1, got ${watermark}; the default is 0.`, {
-      param: '--watermark',
-    });
+    throw new PagodaError(
+      'bad_config',
+      `--watermark must be from 0 up to, but not including, 1, got ${watermark}; the default is 0.`,
+      {
+        param: '--watermark',
+      },
+    );
   }
 }

@@ -40,7 +40,7 @@ export function commandLines(resolved: ResolvedDeployment, request: DeploymentRe
   }
   if (flags.chunkedPrefillSize !== null) {
     pagoda.push(`--chunked-prefill-size ${flags.chunkedPrefillSize}`);
-    notes.push("vLLM has no --chunked-prefill-size: --max-num-batched-tokens bounds its chunks.");
+    notes.push('vLLM has no --chunked-prefill-size: --max-num-batched-tokens bounds its chunks.');
   }
   if (isEager) vllm.push('--enforce-eager');
   if (weightDtype !== found.shape.weightDtype && weightDtype === 'fp8') vllm.push('--quantization fp8');

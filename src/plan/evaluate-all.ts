@@ -38,7 +38,10 @@ export async function evaluateAll(
     }
     return evaluations;
   }
-  const workers = Array.from({ length: numWorkers }, () => new Worker(new URL('./evaluate-worker.js', import.meta.url)));
+  const workers = Array.from(
+    { length: numWorkers },
+    () => new Worker(new URL('./evaluate-worker.js', import.meta.url)),
+  );
   try {
     return await runOn(workers, tasks, options);
   } finally {

@@ -8,8 +8,7 @@ export interface Rated {
 /** In order of falling throughput per GPU; of equals the first. */
 export function paretoFront<T extends Rated>(items: readonly T[]): T[] {
   const sorted = [...items].sort(
-    (a, b) =>
-      b.tokensPerSecondPerGpu - a.tokensPerSecondPerGpu || b.tokensPerSecondPerUser - a.tokensPerSecondPerUser,
+    (a, b) => b.tokensPerSecondPerGpu - a.tokensPerSecondPerGpu || b.tokensPerSecondPerUser - a.tokensPerSecondPerUser,
   );
   const front: T[] = [];
   let best = Number.NEGATIVE_INFINITY;

@@ -45,7 +45,8 @@ export function placement(request: DeploymentRequest, { shape }: FoundModel): Pl
   const notes: string[] = [];
   if (numUsed < count) notes.push(`${count - numUsed} of ${count} GPUs are not used.`);
   if (request.dataParallelSize === undefined || request.dataParallelSize === null) {
-    if (numReplicas > 1) notes.push(`${count} GPUs hold ${numReplicas} replicas (--data-parallel-size ${numReplicas}).`);
+    if (numReplicas > 1)
+      notes.push(`${count} GPUs hold ${numReplicas} replicas (--data-parallel-size ${numReplicas}).`);
   }
   return { gpu, numGpus: count, tensorParallelSize, pipelineParallelSize, numReplicas, notes };
 }

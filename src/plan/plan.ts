@@ -1,7 +1,7 @@
 // The whole plan: ledger and capacity by arithmetic, a run of the given configuration, what binds, the cheapest configurations
 // that meet the targets, and what would have to change when none does.
 
-import { NO_TARGETS, type LatencyTargets } from '../sim/run-recorder.ts';
+import { type LatencyTargets, NO_TARGETS } from '../sim/run-recorder.ts';
 import { type Finding, findings } from './binding.ts';
 import { type CapacityRow, capacityRows } from './capacity.ts';
 import { type CommandLines, commandLines } from './command-lines.ts';
@@ -114,7 +114,8 @@ async function changesThatHelp(
   if (resolved.weightDtype === 'bf16') {
     const smaller: SearchInput = { ...input, request: { ...request, weightDtype: 'fp8', kvCacheDtype: 'fp8' } };
     const best = (await searchOn(smaller, resolved.numGpus, options)).find(({ isMet }) => isMet);
-    if (best !== undefined) changes.push(`--quantization fp8 --kv-cache-dtype fp8 on ${best.numGpus} GPUs: ${best.name} meets it.`);
+    if (best !== undefined)
+      changes.push(`--quantization fp8 --kv-cache-dtype fp8 on ${best.numGpus} GPUs: ${best.name} meets it.`);
   }
   const least = leastTpotOn(input, resolved.numGpus * 4);
   if (changes.length === 0 && tpotTarget !== null && least > tpotTarget && Number.isFinite(least)) {

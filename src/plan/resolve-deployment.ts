@@ -2,12 +2,12 @@
 // final, with vLLM's defaults and clamps. plan, simulate and doctor share it. Throws PagodaError `bad_config` with one line.
 
 import { PagodaError } from '../errors.ts';
-import { findModel, type FoundModel } from '../sim/catalogue/find-model.ts';
+import { type FoundModel, findModel } from '../sim/catalogue/find-model.ts';
 import type { GpuSpec } from '../sim/catalogue/gpus.ts';
 import type { WeightDtype } from '../sim/catalogue/model-shape.ts';
 import { ENGINE_PROFILES, type EngineProfile, type EngineProfileName } from '../sim/cost/engine-profile.ts';
-import { LinearStepCost } from '../sim/cost/linear-step-cost.ts';
 import { blocksOfSequence, type KvCacheDtype, longestSequence } from '../sim/cost/kv-memory.ts';
+import { LinearStepCost } from '../sim/cost/linear-step-cost.ts';
 import { type MemoryLedger, memoryLedger } from '../sim/cost/memory-ledger.ts';
 import { RooflineCost } from '../sim/cost/roofline-cost.ts';
 import type { Deployment, SchedulerFlags } from '../sim/deployment.ts';
@@ -109,9 +109,13 @@ export function draftDeployment(request: DeploymentRequest): ResolvedDeployment 
     request.numGpuBlocksOverride ?? null,
     blockSize,
   );
-  const maxModelLen = request.maxModelLen === 'auto' ? autoLength(ledger, shape.contextLength, blockSize) : draftFlags.maxModelLen;
+  const maxModelLen =
+    request.maxModelLen === 'auto' ? autoLength(ledger, shape.contextLength, blockSize) : draftFlags.maxModelLen;
   const flags: SchedulerFlags = { ...draftFlags, maxModelLen };
-  const cost = gpu === null ? new UnknownCost() : new RooflineCost(shape, { gpu, parallelism, weightDtype, kvDtype, engine, isEager });
+  const cost =
+    gpu === null
+      ? new UnknownCost()
+      : new RooflineCost(shape, { gpu, parallelism, weightDtype, kvDtype, engine, isEager });
   const deployment: Deployment = {
     name: deploymentName(shape.name, place),
     flags,
@@ -146,7 +150,9 @@ function measuredDeployment(request: DeploymentRequest, calibration: DeviceCalib
     maxModelLen: request.maxModelLen ?? maxModelLen,
     blockSize: request.blockSize ?? blockSize,
     numGpuBlocksOverride:
-      (request.kvCacheMemoryBytes ?? null) === null ? (request.numGpuBlocksOverride ?? numBlocks) : (request.numGpuBlocksOverride ?? null),
+      (request.kvCacheMemoryBytes ?? null) === null
+        ? (request.numGpuBlocksOverride ?? numBlocks)
+        : (request.numGpuBlocksOverride ?? null),
   });
   const cost = new LinearStepCost(calibration.prices, calibration.requestSeconds);
   const { deployment } = resolved;
@@ -188,7 +194,8 @@ function schedulerFlags(request: DeploymentRequest, gpu: GpuSpec | null, context
   const givenSeqs = request.maxNumSeqs ?? null;
   const givenTokens = request.maxNumBatchedTokens ?? null;
   const ownTokens = gpu?.defaultMaxNumBatchedTokens ?? 2048;
-  const tokens = givenTokens ?? Math.max(enableChunkedPrefill ? ownTokens : Math.max(ownTokens, maxModelLen), givenSeqs ?? 0);
+  const tokens =
+    givenTokens ?? Math.max(enableChunkedPrefill ? ownTokens : Math.max(ownTokens, maxModelLen), givenSeqs ?? 0);
   const seqs = givenSeqs ?? Math.min(gpu?.defaultMaxNumSeqs ?? 256, tokens);
   if (tokens < seqs) {
     throw new PagodaError(

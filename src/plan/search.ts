@@ -53,17 +53,26 @@ export async function searchOn(
   if (resolved.gpu === null) return [];
   const all = layouts({ request, shape: resolved.found.shape, gpu: resolved.gpu, numGpus, sample });
   const hopeful = all.filter((layout) => isHopeful(layout, input));
-  const first = await evaluateAll(hopeful.map((each) => taskOf(input, each)), options);
+  const first = await evaluateAll(
+    hopeful.map((each) => taskOf(input, each)),
+    options,
+  );
   if (first.some(({ isMet }) => isMet) && !input.triesAll) return first;
   const variants = hopeful.flatMap((layout, i) => (first[i]!.isMet ? [] : variantsOf(layout, request)));
-  const second = await evaluateAll(variants.map((each) => taskOf(input, each)), options);
+  const second = await evaluateAll(
+    variants.map((each) => taskOf(input, each)),
+    options,
+  );
   return [...first, ...second];
 }
 
 export function cheapestOf(evaluations: readonly Evaluation[]): Evaluation[] {
   return evaluations
     .filter(({ isMet }) => isMet)
-    .sort((a, b) => ratePerGpu(b) - ratePerGpu(a) || a.numGpus - b.numGpus || b.tokensPerSecondPerGpu - a.tokensPerSecondPerGpu);
+    .sort(
+      (a, b) =>
+        ratePerGpu(b) - ratePerGpu(a) || a.numGpus - b.numGpus || b.tokensPerSecondPerGpu - a.tokensPerSecondPerGpu,
+    );
 }
 
 /** 0 for all when no rate was looked for: then the number of GPUs decides. */

@@ -71,7 +71,10 @@ interface FoundEntry {
 
 /** `meta-llama/Llama-3.1-8B-Instruct-FP8` is llama-3.1-8b with fp8 weights. */
 function findEntry(typed: string): FoundEntry | null {
-  const bare = typed.slice(typed.lastIndexOf('/') + 1).toLowerCase().replaceAll('_', '-');
+  const bare = typed
+    .slice(typed.lastIndexOf('/') + 1)
+    .toLowerCase()
+    .replaceAll('_', '-');
   let name = bare;
   let weightDtype: WeightDtype | null = null;
   for (const [suffix, dtype] of QUANTIZED_SUFFIXES) {
@@ -82,7 +85,8 @@ function findEntry(typed: string): FoundEntry | null {
   }
   const plain = name.replace(/^meta-/, '').replace(/-(instruct|chat|it|hf|pt|base)(?=-|$)/g, '');
   const entry = MODELS.find(
-    (each) => [bare, name, plain].includes(each.name) || each.aliases?.some((alias) => [bare, name, plain].includes(alias)),
+    (each) =>
+      [bare, name, plain].includes(each.name) || each.aliases?.some((alias) => [bare, name, plain].includes(alias)),
   );
   return entry === undefined ? null : { entry, weightDtype: weightDtype ?? entry.weightDtype ?? 'bf16' };
 }
@@ -135,7 +139,9 @@ function configModel(path: string, name: string): FoundModel {
   const fields = config as ConfigFields;
   const { shape, source } = shapeOfConfig(fields, { name, weightDtype: weightDtypeOf(fields) });
   const notes =
-    source === 'program' ? [] : [`${shape.architecture} is planned from its dimensions; Pagoda itself does not run it.`];
+    source === 'program'
+      ? []
+      : [`${shape.architecture} is planned from its dimensions; Pagoda itself does not run it.`];
   return { shape, source: 'config.json', notes };
 }
 

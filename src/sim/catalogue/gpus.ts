@@ -145,28 +145,262 @@ function gpu(facts: GpuFacts, relative: Relative): GpuSpec {
 }
 
 /** The same GPU without NVLink: its collectives go through PCIe. */
-const overPcie = (relative: Relative): Relative => ({ ...relative, allReduce: L40S.allReduce, eagerAllReduceSeconds: 43 * US });
+const overPcie = (relative: Relative): Relative => ({
+  ...relative,
+  allReduce: L40S.allReduce,
+  eagerAllReduceSeconds: 43 * US,
+});
 /** NVLink of twice the speed. */
-const fasterLinks: Relative['allReduce'] = { 2: ring(4.3, 524, 25, 628), 4: ring(4.8, 276, 28, 698), 8: ring(5.2, 196, 38, 718) };
+const fasterLinks: Relative['allReduce'] = {
+  2: ring(4.3, 524, 25, 628),
+  4: ring(4.8, 276, 28, 698),
+  8: ring(5.2, 196, 38, 718),
+};
 
 export const GPUS: readonly GpuSpec[] = [
-  gpu({ name: 'a100-40gb', label: 'A100 SXM 40GB', memoryBytes: 42.4e9, bandwidth: 1555, bf16: 312, fp8: null, int8: 624, link: 300, nvlink: true, fitted: true }, A100),
-  gpu({ name: 'a100-80gb', label: 'A100 SXM 80GB', memoryBytes: 85e9, bandwidth: 2039, bf16: 312, fp8: null, int8: 624, link: 300, nvlink: true, fitted: true }, A100),
-  gpu({ name: 'a100-80gb-pcie', label: 'A100 PCIe 80GB', memoryBytes: 85e9, bandwidth: 1935, bf16: 312, fp8: null, int8: 624, link: 32, nvlink: false }, overPcie(A100)),
-  gpu({ name: 'h100', label: 'H100 SXM 80GB', memoryBytes: 85e9, bandwidth: 3350, bf16: 989, fp8: 1978, int8: 1978, link: 450, nvlink: true, fitted: true }, H100),
-  gpu({ name: 'h100-pcie', label: 'H100 PCIe 80GB', memoryBytes: 85e9, bandwidth: 2000, bf16: 756.5, fp8: 1513, int8: 1513, link: 64, nvlink: false }, overPcie(H100)),
-  gpu({ name: 'h100-nvl', label: 'H100 NVL 94GB', memoryBytes: 100e9, bandwidth: 3900, bf16: 835, fp8: 1671, int8: 1671, link: 300, nvlink: true }, H100),
-  gpu({ name: 'h200', label: 'H200 SXM 141GB', memoryBytes: 150.1e9, bandwidth: 4800, bf16: 989, fp8: 1978, int8: 1978, link: 450, nvlink: true, fitted: true }, H200),
-  gpu({ name: 'b200', label: 'B200 SXM 180GB', memoryBytes: 180 * GIB, bandwidth: 7700, bf16: 2250, fp8: 4500, int8: 4500, link: 900, nvlink: true }, { ...H200, allReduce: fasterLinks }),
-  gpu({ name: 'gb200', label: 'GB200', memoryBytes: 189_471 * 2 ** 20, bandwidth: 8000, bf16: 2500, fp8: 5000, int8: 5000, link: 900, nvlink: true }, { ...H200, allReduce: fasterLinks }),
-  gpu({ name: 'l4', label: 'L4 24GB', memoryBytes: 22.5 * GIB, bandwidth: 300, bf16: 121, fp8: 242, int8: 242, link: 32, nvlink: false }, L40S),
-  gpu({ name: 'l40s', label: 'L40S 48GB', memoryBytes: 44.5 * GIB, bandwidth: 864, bf16: 362, fp8: 733, int8: 733, link: 32, nvlink: false, fitted: true }, L40S),
-  gpu({ name: 'rtx-pro-6000', label: 'RTX PRO 6000 96GB', memoryBytes: 97_887 * 2 ** 20, bandwidth: 1792, bf16: 468, fp8: 936, int8: 936, link: 64, nvlink: false }, L40S),
-  gpu({ name: 'rtx-3090', label: 'RTX 3090 24GB', memoryBytes: 23.58 * GIB, bandwidth: 936, bf16: 71, fp8: null, int8: 142, link: 16, nvlink: false }, overPcie(A100)),
-  gpu({ name: 'rtx-4090', label: 'RTX 4090 24GB', memoryBytes: 23.52 * GIB, bandwidth: 1008, bf16: 165.2, fp8: 330.3, int8: 330.3, link: 32, nvlink: false }, L40S),
-  gpu({ name: 'rtx-5090', label: 'RTX 5090 32GB', memoryBytes: 31.36 * GIB, bandwidth: 1792, bf16: 209.5, fp8: 419, int8: 419, link: 64, nvlink: false }, L40S),
-  gpu({ name: 'a10g', label: 'A10G 24GB', memoryBytes: 22.05 * GIB, bandwidth: 600, bf16: 70, fp8: null, int8: 140, link: 32, nvlink: false }, overPcie(A100)),
-  gpu({ name: 't4', label: 'T4 16GB', memoryBytes: 14.58 * GIB, bandwidth: 320, bf16: 65, fp8: null, int8: 130, link: 16, nvlink: false }, overPcie(A100)),
+  gpu(
+    {
+      name: 'a100-40gb',
+      label: 'A100 SXM 40GB',
+      memoryBytes: 42.4e9,
+      bandwidth: 1555,
+      bf16: 312,
+      fp8: null,
+      int8: 624,
+      link: 300,
+      nvlink: true,
+      fitted: true,
+    },
+    A100,
+  ),
+  gpu(
+    {
+      name: 'a100-80gb',
+      label: 'A100 SXM 80GB',
+      memoryBytes: 85e9,
+      bandwidth: 2039,
+      bf16: 312,
+      fp8: null,
+      int8: 624,
+      link: 300,
+      nvlink: true,
+      fitted: true,
+    },
+    A100,
+  ),
+  gpu(
+    {
+      name: 'a100-80gb-pcie',
+      label: 'A100 PCIe 80GB',
+      memoryBytes: 85e9,
+      bandwidth: 1935,
+      bf16: 312,
+      fp8: null,
+      int8: 624,
+      link: 32,
+      nvlink: false,
+    },
+    overPcie(A100),
+  ),
+  gpu(
+    {
+      name: 'h100',
+      label: 'H100 SXM 80GB',
+      memoryBytes: 85e9,
+      bandwidth: 3350,
+      bf16: 989,
+      fp8: 1978,
+      int8: 1978,
+      link: 450,
+      nvlink: true,
+      fitted: true,
+    },
+    H100,
+  ),
+  gpu(
+    {
+      name: 'h100-pcie',
+      label: 'H100 PCIe 80GB',
+      memoryBytes: 85e9,
+      bandwidth: 2000,
+      bf16: 756.5,
+      fp8: 1513,
+      int8: 1513,
+      link: 64,
+      nvlink: false,
+    },
+    overPcie(H100),
+  ),
+  gpu(
+    {
+      name: 'h100-nvl',
+      label: 'H100 NVL 94GB',
+      memoryBytes: 100e9,
+      bandwidth: 3900,
+      bf16: 835,
+      fp8: 1671,
+      int8: 1671,
+      link: 300,
+      nvlink: true,
+    },
+    H100,
+  ),
+  gpu(
+    {
+      name: 'h200',
+      label: 'H200 SXM 141GB',
+      memoryBytes: 150.1e9,
+      bandwidth: 4800,
+      bf16: 989,
+      fp8: 1978,
+      int8: 1978,
+      link: 450,
+      nvlink: true,
+      fitted: true,
+    },
+    H200,
+  ),
+  gpu(
+    {
+      name: 'b200',
+      label: 'B200 SXM 180GB',
+      memoryBytes: 180 * GIB,
+      bandwidth: 7700,
+      bf16: 2250,
+      fp8: 4500,
+      int8: 4500,
+      link: 900,
+      nvlink: true,
+    },
+    { ...H200, allReduce: fasterLinks },
+  ),
+  gpu(
+    {
+      name: 'gb200',
+      label: 'GB200',
+      memoryBytes: 189_471 * 2 ** 20,
+      bandwidth: 8000,
+      bf16: 2500,
+      fp8: 5000,
+      int8: 5000,
+      link: 900,
+      nvlink: true,
+    },
+    { ...H200, allReduce: fasterLinks },
+  ),
+  gpu(
+    {
+      name: 'l4',
+      label: 'L4 24GB',
+      memoryBytes: 22.5 * GIB,
+      bandwidth: 300,
+      bf16: 121,
+      fp8: 242,
+      int8: 242,
+      link: 32,
+      nvlink: false,
+    },
+    L40S,
+  ),
+  gpu(
+    {
+      name: 'l40s',
+      label: 'L40S 48GB',
+      memoryBytes: 44.5 * GIB,
+      bandwidth: 864,
+      bf16: 362,
+      fp8: 733,
+      int8: 733,
+      link: 32,
+      nvlink: false,
+      fitted: true,
+    },
+    L40S,
+  ),
+  gpu(
+    {
+      name: 'rtx-pro-6000',
+      label: 'RTX PRO 6000 96GB',
+      memoryBytes: 97_887 * 2 ** 20,
+      bandwidth: 1792,
+      bf16: 468,
+      fp8: 936,
+      int8: 936,
+      link: 64,
+      nvlink: false,
+    },
+    L40S,
+  ),
+  gpu(
+    {
+      name: 'rtx-3090',
+      label: 'RTX 3090 24GB',
+      memoryBytes: 23.58 * GIB,
+      bandwidth: 936,
+      bf16: 71,
+      fp8: null,
+      int8: 142,
+      link: 16,
+      nvlink: false,
+    },
+    overPcie(A100),
+  ),
+  gpu(
+    {
+      name: 'rtx-4090',
+      label: 'RTX 4090 24GB',
+      memoryBytes: 23.52 * GIB,
+      bandwidth: 1008,
+      bf16: 165.2,
+      fp8: 330.3,
+      int8: 330.3,
+      link: 32,
+      nvlink: false,
+    },
+    L40S,
+  ),
+  gpu(
+    {
+      name: 'rtx-5090',
+      label: 'RTX 5090 32GB',
+      memoryBytes: 31.36 * GIB,
+      bandwidth: 1792,
+      bf16: 209.5,
+      fp8: 419,
+      int8: 419,
+      link: 64,
+      nvlink: false,
+    },
+    L40S,
+  ),
+  gpu(
+    {
+      name: 'a10g',
+      label: 'A10G 24GB',
+      memoryBytes: 22.05 * GIB,
+      bandwidth: 600,
+      bf16: 70,
+      fp8: null,
+      int8: 140,
+      link: 32,
+      nvlink: false,
+    },
+    overPcie(A100),
+  ),
+  gpu(
+    {
+      name: 't4',
+      label: 'T4 16GB',
+      memoryBytes: 14.58 * GIB,
+      bandwidth: 320,
+      bf16: 65,
+      fp8: null,
+      int8: 130,
+      link: 16,
+      nvlink: false,
+    },
+    overPcie(A100),
+  ),
 ];
 
 const ALIASES: Readonly<Record<string, string>> = {
@@ -208,9 +442,13 @@ export function parseGpus(text: string): { gpu: GpuSpec; count: number } {
     const canonical = (each: string) => (Object.hasOwn(ALIASES, each) ? ALIASES[each]! : each);
     const near = nearestNames(name, [...GPUS.map((each) => each.name), ...Object.keys(ALIASES)], 5).map(canonical);
     const names = [...new Set(near)].slice(0, 3);
-    throw new PagodaError('bad_config', `--gpu ${JSON.stringify(text)} is not known; nearest names: ${names.join(', ')}.`, {
-      param: '--gpu',
-    });
+    throw new PagodaError(
+      'bad_config',
+      `--gpu ${JSON.stringify(text)} is not known; nearest names: ${names.join(', ')}.`,
+      {
+        param: '--gpu',
+      },
+    );
   }
   const count = number === undefined ? 1 : Number(number);
   if (more.length > 0 || (number !== undefined && !/^\d+$/.test(number)) || count < 1 || count > MAX_GPUS) {

@@ -158,9 +158,7 @@ function latentAttention(reader: ConfigReader, sizes: Sizes): { layers: Attentio
           product({ ...each, inputs: queryRank, outputs: numHeads * headDim }),
         ];
   return {
-    layers: [
-      { numLayers, numHeads, numKvHeads: 1, headDim, valueDim, window: 0, latent: { rank, ropeDim } },
-    ],
+    layers: [{ numLayers, numHeads, numKvHeads: 1, headDim, valueDim, window: 0, latent: { rank, ropeDim } }],
     products: [
       ...queries,
       product({ ...each, inputs: hiddenSize, outputs: rank + ropeDim, split: 'none' }),
@@ -212,8 +210,6 @@ function mlpOf(reader: ConfigReader, sizes: Sizes, config: ConfigFields): Mlp {
   };
 }
 
-function product(
-  fields: Pick<MatrixProduct, 'inputs' | 'outputs' | 'count'> & Partial<MatrixProduct>,
-): MatrixProduct {
+function product(fields: Pick<MatrixProduct, 'inputs' | 'outputs' | 'count'> & Partial<MatrixProduct>): MatrixProduct {
   return { rows: 'T', kvOutputs: 0, split: 'outputs', ...fields };
 }

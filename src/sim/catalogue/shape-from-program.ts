@@ -52,11 +52,7 @@ export function activeParameters(shape: ModelShape): number {
     0,
   );
   return (
-    productParameters(shape, 1) +
-    chosen +
-    shape.embeddingParameters +
-    shape.headParameters +
-    shape.smallParameters
+    productParameters(shape, 1) + chosen + shape.embeddingParameters + shape.headParameters + shape.smallParameters
   );
 }
 

@@ -20,7 +20,8 @@ export interface CalibrationRow {
  */
 export function fitEngineProfile(profile: EngineProfile, rows: readonly CalibrationRow[]): EngineProfile {
   const usable = rows.filter((row) => row.measuredTpotSeconds > 0 && Number.isFinite(row.predictedTpotSeconds));
-  if (usable.length === 0) throw new PagodaError('bad_config', 'A calibration needs a measured run, and there is none.');
+  if (usable.length === 0)
+    throw new PagodaError('bad_config', 'A calibration needs a measured run, and there is none.');
   const { step, sequence } = leastSquares(profile, usable);
   const tokenSeconds = (numSequences: number) =>
     step - profile.stepSeconds + (sequence - profile.sequenceSeconds) * numSequences;
@@ -47,8 +48,7 @@ function leastSquares(profile: EngineProfile, rows: readonly CalibrationRow[]): 
   for (const { numSequences: n, measuredTpotSeconds, predictedTpotSeconds } of rows) {
     const weight = 1 / measuredTpotSeconds ** 2;
     // What the constants have to explain, their present share put back.
-    const rest =
-      measuredTpotSeconds - predictedTpotSeconds + profile.stepSeconds + profile.sequenceSeconds * n;
+    const rest = measuredTpotSeconds - predictedTpotSeconds + profile.stepSeconds + profile.sequenceSeconds * n;
     w += weight;
     wn += weight * n;
     wnn += weight * n * n;

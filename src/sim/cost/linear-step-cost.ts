@@ -57,7 +57,10 @@ export interface LinearFit {
 export function fitLinearPrices(steps: readonly MeasuredStep[]): LinearFit {
   const usable = steps.filter(({ seconds }) => seconds > 0 && Number.isFinite(seconds));
   if (usable.length < NUM_FEATURES)
-    throw new PagodaError('bad_config', `A calibration needs at least ${NUM_FEATURES} measured steps, got ${usable.length}.`);
+    throw new PagodaError(
+      'bad_config',
+      `A calibration needs at least ${NUM_FEATURES} measured steps, got ${usable.length}.`,
+    );
   let best: { prices: number[]; error: number } | null = null;
   // Which prices are above 0 is not known: few enough to try all choices.
   for (let choice = 1; choice < 1 << NUM_FEATURES; choice++) {

@@ -133,7 +133,8 @@ function stageWeightBytes(input: LedgerInput, stage: number, numLayers: number):
       : 1;
   const isLast = stage === pp - 1;
   // A tied output matrix lies on the last stage, too.
-  const head = shape.headParameters > 0 || (pp > 1 && stage > 0) ? shape.headParameters || shape.embeddingParameters : 0;
+  const head =
+    shape.headParameters > 0 || (pp > 1 && stage > 0) ? shape.headParameters || shape.embeddingParameters : 0;
   const ends = (stage === 0 ? shape.embeddingParameters : 0) + (isLast ? head : 0);
   const bytes =
     share * productParameters(shape, tp) * layers +

@@ -2,7 +2,12 @@
 // flops, two all-reduces per layer, element-wise traffic, the engine's own time. Allocates nothing per step.
 
 import type { AllReduceFit, GemmFit, GpuSpec } from '../catalogue/gpus.ts';
-import { type ModelShape, type Parallelism, type WeightDtype, weightBytesPerParameter } from '../catalogue/model-shape.ts';
+import {
+  type ModelShape,
+  type Parallelism,
+  type WeightDtype,
+  weightBytesPerParameter,
+} from '../catalogue/model-shape.ts';
 import type { StepCost, StepLoad } from '../step-cost.ts';
 import type { EngineProfile } from './engine-profile.ts';
 import { type KvCacheDtype, kvBytesPerLayer } from './kv-memory.ts';
@@ -97,7 +102,9 @@ export class RooflineCost implements StepCost {
     this.#gemm = gemm;
     this.#peak = peak;
     const layers = { fit: gemm, peak, bandwidth: gpu.bandwidth, weightBytes: this.#weightBytes.layers };
-    this.#products = shape.products.filter(({ rows }) => rows === 'T').map((each) => cutProduct(each, shape, tp, layers));
+    this.#products = shape.products
+      .filter(({ rows }) => rows === 'T')
+      .map((each) => cutProduct(each, shape, tp, layers));
     const head = shape.products.find(({ rows }) => rows === 'R');
     const logits = { fit: gpu.gemm, peak: gpu.bf16Flops, bandwidth: gpu.bandwidth, weightBytes: 2 };
     this.#head = head === undefined ? null : cutProduct(head, shape, tp, logits);
@@ -222,8 +229,7 @@ export class RooflineCost implements StepCost {
         const visible = window > 0 ? Math.min(numKeys, window + numPrefillTokens / numPrefills) : numKeys;
         const bytes = (numPrefills * visible * keyBytes) / (bandwidth * attention.decodeMbu);
         prefill +=
-          numLayers *
-          (PREFILL_LAUNCH_SECONDS + Math.max((pairs * pairFlops) / (bf16Flops * reach), bytes) / numParts);
+          numLayers * (PREFILL_LAUNCH_SECONDS + Math.max((pairs * pairFlops) / (bf16Flops * reach), bytes) / numParts);
       }
     }
     this.#parts[DECODE] = decode;

@@ -111,11 +111,23 @@ describe('pagoda plan', () => {
     ['zero', ['plan', 'llama-7b', '--max-num-seqs', '0'], /nearest is 1/],
     ['a target without load', ['plan', 'llama-7b', '--gpu', 'h100', '--ttft', '1s'], /needs a load/],
     ['a target without GPU', ['plan', 'llama-7b', '--concurrency', '4', '--ttft', '1s'], /needs hardware/],
-    ['a bad time', ['plan', 'llama-7b', '--gpu', 'h100', '--concurrency', '4', '--ttft', 'soon'], /--ttft must be a time/],
-    ['a rate nobody can change', ['plan', 'llama-7b', '--gpu', 'h100', '--concurrency', '4', '--ttft', '1s', '--max-rate'], /--max-rate needs arrivals/],
+    [
+      'a bad time',
+      ['plan', 'llama-7b', '--gpu', 'h100', '--concurrency', '4', '--ttft', 'soon'],
+      /--ttft must be a time/,
+    ],
+    [
+      'a rate nobody can change',
+      ['plan', 'llama-7b', '--gpu', 'h100', '--concurrency', '4', '--ttft', '1s', '--max-rate'],
+      /--max-rate needs arrivals/,
+    ],
     ['a broken config.json', ['plan', configFolder('broken', { model_type: 'llama' })], /hidden_size is missing/],
     ['a calibration without data', ['calibrate', 'engine', 'llama-7b', '--gpu', 'h100'], /--bench or --log is needed/],
-    ['a calibration without a file', ['calibrate', 'engine', 'llama-7b', '--gpu', 'h100', '--bench', '/none.json'], /no such file/],
+    [
+      'a calibration without a file',
+      ['calibrate', 'engine', 'llama-7b', '--gpu', 'h100', '--bench', '/none.json'],
+      /no such file/,
+    ],
   ])('refuses %s in one line with exit code 2', async (_, argv, message) => {
     const { code, stdout, stderr } = await run(...argv);
     expect(stderr).toMatch(message);

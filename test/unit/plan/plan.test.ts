@@ -80,7 +80,8 @@ describe('a sample', () => {
 describe('capacity', () => {
   it('is blocks divided by blocks, and static reservation holds fewer', () => {
     const resolved = draftDeployment({ ...seven, maxModelLen: 2048, kvCacheMemoryBytes: 1_000 * 16 * 524_288 });
-    const fit = (numTokens: number, isStatic = false) => requestsThatFit(resolved, { numTokens, blockSize: 16, isStatic });
+    const fit = (numTokens: number, isStatic = false) =>
+      requestsThatFit(resolved, { numTokens, blockSize: 16, isStatic });
     expect(resolved.ledger.numBlocks).toBe(1000);
     expect(fit(2048, true)).toBe(7); // 1000 / 128
     expect(fit(500)).toBe(31); // 1000 / 32
@@ -114,13 +115,21 @@ describe('candidates', () => {
       [4, 1],
     ]);
     expect(all.every((each) => each.maxNumSeqs === 16 && each.maxModelLen === 1024)).toBe(true);
-    expect(variantsOf(all[0]!, seven).map((each) => [each.maxNumBatchedTokens, each.gpuMemoryUtilization, each.kvCacheDtype])).toEqual([
+    expect(
+      variantsOf(all[0]!, seven).map((each) => [
+        each.maxNumBatchedTokens,
+        each.gpuMemoryUtilization,
+        each.kvCacheDtype,
+      ]),
+    ).toEqual([
       [512, undefined, undefined],
       [8192, undefined, undefined],
       [2048, 0.95, undefined],
       [2048, undefined, 'fp8'],
     ]);
-    expect(variantsOf(all[0]!, { ...seven, kvCacheDtype: 'bf16', gpuMemoryUtilization: 0.9, maxNumBatchedTokens: 512 })).toEqual([]);
+    expect(
+      variantsOf(all[0]!, { ...seven, kvCacheDtype: 'bf16', gpuMemoryUtilization: 0.9, maxNumBatchedTokens: 512 }),
+    ).toEqual([]);
     expect(gpuCounts(6)).toEqual([1, 2, 4, 6]);
   });
 });

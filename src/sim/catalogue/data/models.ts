@@ -147,7 +147,11 @@ const DEEPSEEK_V2_LITE = decoder('DeepseekV2ForCausalLM', 'deepseek_v2', [2048, 
 });
 
 const LLAMA_ENTRIES: readonly CatalogueEntry[] = [
-  { name: 'llama-7b', aliases: ['llama-1-7b', 'vicuna-7b-v1.1'], config: llama([4096, 32, 32, 32, 11008, 32000], 2048) },
+  {
+    name: 'llama-7b',
+    aliases: ['llama-1-7b', 'vicuna-7b-v1.1'],
+    config: llama([4096, 32, 32, 32, 11008, 32000], 2048),
+  },
   { name: 'llama-13b', aliases: ['llama-1-13b'], config: llama([5120, 40, 40, 40, 13824, 32000], 2048) },
   { name: 'llama-30b', aliases: ['llama-33b'], config: llama([6656, 60, 52, 52, 17920, 32000], 2048) },
   { name: 'llama-65b', config: llama([8192, 80, 64, 64, 22016, 32000], 2048) },
@@ -171,7 +175,11 @@ const LLAMA_ENTRIES: readonly CatalogueEntry[] = [
 const QWEN_ENTRIES: readonly CatalogueEntry[] = [
   { name: 'qwen2-0.5b', aliases: ['qwen2.5-0.5b'], config: qwen2([896, 24, 14, 2, 4864, 151936], 32768, TIED) },
   { name: 'qwen2-1.5b', aliases: ['qwen2.5-1.5b'], config: qwen2([1536, 28, 12, 2, 8960, 151936], 32768, TIED) },
-  { name: 'qwen2-7b', aliases: ['qwen2.5-7b', 'qwen2.5-coder-7b'], config: qwen2([3584, 28, 28, 4, 18944, 152064], 32768) },
+  {
+    name: 'qwen2-7b',
+    aliases: ['qwen2.5-7b', 'qwen2.5-coder-7b'],
+    config: qwen2([3584, 28, 28, 4, 18944, 152064], 32768),
+  },
   { name: 'qwen2-72b', aliases: ['qwen2.5-72b'], config: qwen2([8192, 80, 64, 8, 29568, 152064], 32768) },
   { name: 'qwen2.5-3b', config: qwen2([2048, 36, 16, 2, 11008, 151936], 32768, TIED) },
   { name: 'qwen2.5-14b', config: qwen2([5120, 48, 40, 8, 13824, 152064], 32768) },
@@ -215,9 +223,17 @@ const OTHER_ENTRIES: readonly CatalogueEntry[] = [
   { name: 'gemma-3-4b', config: gemma3([2560, 34, 8, 4, 10240, 262208], 256) },
   { name: 'gemma-3-12b', config: gemma3([3840, 48, 16, 8, 15360, 262208], 256) },
   { name: 'gemma-3-27b', config: gemma3([5376, 62, 32, 16, 21504, 262208], 128) },
-  { name: 'phi-3-mini-4k', aliases: ['phi-3-mini'], config: phi3([3072, 32, 32, 32, 8192, 32064], 4096, { sliding_window: 2047 }) },
+  {
+    name: 'phi-3-mini-4k',
+    aliases: ['phi-3-mini'],
+    config: phi3([3072, 32, 32, 32, 8192, 32064], 4096, { sliding_window: 2047 }),
+  },
   { name: 'phi-3-mini-128k', aliases: ['phi-3.5-mini'], config: phi3([3072, 32, 32, 32, 8192, 32064], 131072) },
-  { name: 'phi-3-medium-4k', aliases: ['phi-3-medium'], config: phi3([5120, 40, 40, 10, 17920, 32064], 4096, { sliding_window: 2047 }) },
+  {
+    name: 'phi-3-medium-4k',
+    aliases: ['phi-3-medium'],
+    config: phi3([5120, 40, 40, 10, 17920, 32064], 4096, { sliding_window: 2047 }),
+  },
   { name: 'phi-4', aliases: ['phi-4-14b'], config: phi3([5120, 40, 40, 10, 17920, 100352], 16384) },
   { name: 'phi-4-mini', config: phi3([3072, 32, 24, 8, 8192, 200064], 131072, TIED) },
   { name: 'gpt-oss-20b', config: gptOss(24, 32), weightDtype: 'mxfp4' },

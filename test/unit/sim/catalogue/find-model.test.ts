@@ -2,8 +2,8 @@ import { describe, expect, it } from 'vitest';
 import { PagodaError } from '../../../../src/errors.ts';
 import { MODELS } from '../../../../src/sim/catalogue/data/models.ts';
 import { findModel, shapeOfConfig } from '../../../../src/sim/catalogue/find-model.ts';
-import { editDistance, nearestNames } from '../../../../src/sim/catalogue/nearest-name.ts';
 import { stageLayers } from '../../../../src/sim/catalogue/model-shape.ts';
+import { editDistance, nearestNames } from '../../../../src/sim/catalogue/nearest-name.ts';
 import { shapeFromConfig } from '../../../../src/sim/catalogue/shape-from-config.ts';
 
 const refusal = (work: () => unknown): PagodaError => {

@@ -182,7 +182,12 @@ describe('a deployment from flags', () => {
     ['too few GPUs', { model: 'llama-7b', gpu: 'h100:2', tensorParallelSize: 4 }, '--gpu', /h100:4/],
     ['utilization', { model: 'llama-7b', gpu: 'h100', gpuMemoryUtilization: 1.5 }, '--gpu-memory-utilization', /0\.9/],
     ['length', { model: 'llama-7b', gpu: 'h100', maxModelLen: 0 }, '--max-model-len', /nearest is 2/],
-    ['budget', { model: 'llama-7b', gpu: 'h100', maxNumSeqs: 64, maxNumBatchedTokens: 32 }, '--max-num-batched-tokens', /64/],
+    [
+      'budget',
+      { model: 'llama-7b', gpu: 'h100', maxNumSeqs: 64, maxNumBatchedTokens: 32 },
+      '--max-num-batched-tokens',
+      /64/,
+    ],
     ['memory', { model: 'llama-3.1-70b', gpu: 'a100-80gb' }, '--gpu', /does not fit/],
   ];
   it.each(bad)('refuses an impossible %s by name', (_, request, param, message) => {

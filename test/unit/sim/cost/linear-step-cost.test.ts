@@ -12,9 +12,23 @@ const truth = {
 function steps(noise: (i: number) => number): MeasuredStep[] {
   const cost = new LinearStepCost(truth, 0);
   const loads = [
-    ...[16, 64, 256, 512].map((n) => ({ numSequences: 1, numTokens: n, numPrefillTokens: n, numDecodes: 0, decodeContextTokens: 0, prefillPairs: (n * (n + 1)) / 2 })),
+    ...[16, 64, 256, 512].map((n) => ({
+      numSequences: 1,
+      numTokens: n,
+      numPrefillTokens: n,
+      numDecodes: 0,
+      decodeContextTokens: 0,
+      prefillPairs: (n * (n + 1)) / 2,
+    })),
     ...[1, 2, 4, 8, 16].flatMap((b) =>
-      [20, 500].map((context) => ({ numSequences: b, numTokens: b, numPrefillTokens: 0, numDecodes: b, decodeContextTokens: b * context, prefillPairs: 0 })),
+      [20, 500].map((context) => ({
+        numSequences: b,
+        numTokens: b,
+        numPrefillTokens: 0,
+        numDecodes: b,
+        decodeContextTokens: b * context,
+        prefillPairs: 0,
+      })),
     ),
   ];
   return loads.map((load, i) => ({ load, seconds: cost.stepSeconds(load) * noise(i) }));
@@ -23,7 +37,8 @@ function steps(noise: (i: number) => number): MeasuredStep[] {
 describe('prices of a measured device', () => {
   it('are found exactly when the measurements are exact', () => {
     const { prices, meanError } = fitLinearPrices(steps(() => 1));
-    for (const key of Object.keys(truth) as Array<keyof typeof truth>) expect(prices[key] / truth[key]).toBeCloseTo(1, 5);
+    for (const key of Object.keys(truth) as Array<keyof typeof truth>)
+      expect(prices[key] / truth[key]).toBeCloseTo(1, 5);
     expect(meanError).toBeLessThan(1e-6);
   });
 

@@ -53,10 +53,22 @@ describe('the roofline cost', () => {
   it('adds up to what it explains', () => {
     for (const model of ['llama-3.1-70b', 'mixtral-8x7b', 'deepseek-v3', 'gemma-3-27b', 'gpt-oss-120b']) {
       const cost = costOf({ model, gpu: 'h200:8', tensorParallelSize: 8 });
-      const load: StepLoad = { ...decode(8), numSequences: 9, numTokens: 520, numPrefillTokens: 512, prefillPairs: 131_328 };
+      const load: StepLoad = {
+        ...decode(8),
+        numSequences: 9,
+        numTokens: 520,
+        numPrefillTokens: 512,
+        prefillPairs: 131_328,
+      };
       const parts = Object.values(cost.explain(load));
-      expect(parts.reduce((a, b) => a + b, 0), model).toBeCloseTo(cost.stepSeconds(load), 9);
-      expect(parts.every((seconds) => seconds >= 0 && Number.isFinite(seconds)), model).toBe(true);
+      expect(
+        parts.reduce((a, b) => a + b, 0),
+        model,
+      ).toBeCloseTo(cost.stepSeconds(load), 9);
+      expect(
+        parts.every((seconds) => seconds >= 0 && Number.isFinite(seconds)),
+        model,
+      ).toBe(true);
     }
   });
 
@@ -69,7 +81,9 @@ describe('the roofline cost', () => {
 
   it('tensor parallelism pays for its all-reduces, PCIe more than NVLink', () => {
     const share = (gpu: string) => {
-      const parts = costOf({ model: 'llama-3.1-70b', gpu, tensorParallelSize: 4, weightDtype: 'fp8' }).explain(decode(64));
+      const parts = costOf({ model: 'llama-3.1-70b', gpu, tensorParallelSize: 4, weightDtype: 'fp8' }).explain(
+        decode(64),
+      );
       return parts.allReduceSeconds / Object.values(parts).reduce((a, b) => a + b, 0);
     };
     expect(share('h100:4')).toBeLessThan(0.2);
@@ -79,7 +93,8 @@ describe('the roofline cost', () => {
   });
 
   it('eager steps have a floor, graphs do not', () => {
-    const at = (enforceEager: boolean) => costOf({ model: 'llama-3.2-1b', gpu: 'h100', enforceEager }).stepSeconds(decode(1));
+    const at = (enforceEager: boolean) =>
+      costOf({ model: 'llama-3.2-1b', gpu: 'h100', enforceEager }).stepSeconds(decode(1));
     expect(at(true)).toBeGreaterThan(16 * 250e-6);
     expect(at(false)).toBeLessThan(at(true) / 2);
   });
