@@ -80,9 +80,11 @@ function chooseDevice(options: EngineOptions, outputs: EngineOutputs): DeviceKin
   const { available, reason } = isCpuDeviceAvailable();
   if (available) return 'cpu';
   if (options.device === 'cpu') {
-    throw new PagodaError('bad_config', `--device cpu: the native kernels are not there: ${reason}.`, {
-      param: '--device',
-    });
+    throw new PagodaError(
+      'bad_config',
+      `--device cpu: the native kernels are not there (${reason}). Install a C++17 compiler and run \`npm run build\`.`,
+      { param: '--device' },
+    );
   }
   outputs.onLog(
     'warn',

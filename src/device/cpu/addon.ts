@@ -270,7 +270,7 @@ function tryLoad(): AddonState {
   if (!path) {
     return {
       addon: null,
-      reason: 'the native kernels are not built; install a C++17 compiler and run `npm run build`',
+      reason: 'build/pagoda.node was not built',
     };
   }
   try {
