@@ -196,7 +196,8 @@ describe('bench serve', () => {
 const root = resolve(import.meta.dirname, '../../..');
 const worker = join(root, 'dist/bench/load-worker.js');
 /** A build from before the last change would be another program. */
-const isBuilt = existsSync(worker) && statSync(worker).mtimeMs > statSync(join(root, 'src/bench/load-worker.ts')).mtimeMs;
+const isBuilt =
+  existsSync(worker) && statSync(worker).mtimeMs > statSync(join(root, 'src/bench/load-worker.ts')).mtimeMs;
 
 describe.skipIf(!isBuilt)('several processes (after a build)', () => {
   it('share a load and report as one', async () => {
