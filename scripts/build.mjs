@@ -67,7 +67,8 @@ async function buildNative() {
   ]);
   renameSync(temporary, addon);
   writeFileSync(stamp, linkKey);
-  if (numCompiled > 0) process.stderr.write(`Native kernels built in ${((Date.now() - started) / 1000).toFixed(1)} s.\n`);
+  if (numCompiled > 0)
+    process.stderr.write(`Native kernels built in ${((Date.now() - started) / 1000).toFixed(1)} s.\n`);
 }
 
 function buildTypeScript() {

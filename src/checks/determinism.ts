@@ -151,7 +151,11 @@ async function checkStreaming(label: string, base: Partial<EngineOptions>, isa: 
       const { text, tokenIds, logprobs } = result!.outputs[0]!;
       if (streams[i]!.text === text && streams[i]!.tokens === JSON.stringify(pairs([tokenIds, logprobs]))) numEqual++;
     }
-    gates.equal(`${label}, streamed together: texts, ids and logprobs equal to whole results alone`, numEqual, NUM_REQUESTS);
+    gates.equal(
+      `${label}, streamed together: texts, ids and logprobs equal to whole results alone`,
+      numEqual,
+      NUM_REQUESTS,
+    );
     gates.note(`${streams.reduce((sum, { numDeltas }) => sum + numDeltas, 0)} pieces were streamed`);
   } finally {
     await llm.dispose();

@@ -3,10 +3,9 @@
 import { parentPort, workerData } from 'node:worker_threads';
 import { RaisedByTemplate, templateGlobals } from './template-globals.ts';
 import { render } from './template-interpreter.ts';
-import { type AnyNode, parseTemplate } from './template-syntax.ts';
 import { TemplateFailure } from './template-limits.ts';
+import { type AnyNode, parseTemplate } from './template-syntax.ts';
 import { toValue } from './template-values.ts';
-
 
 export interface WorkerSetup {
   readonly source: string;

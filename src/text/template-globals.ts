@@ -2,16 +2,7 @@
 
 import { Scope } from './template-interpreter.ts';
 import { TemplateFailure } from './template-limits.ts';
-import {
-  asKey,
-  Callable,
-  itemsOf,
-  type Key,
-  Namespace,
-  numberOf,
-  toText,
-  type Value,
-} from './template-values.ts';
+import { asKey, Callable, itemsOf, type Key, Namespace, numberOf, toText, type Value } from './template-values.ts';
 
 /** raise_exception: the template's own sentence, meant for the caller. */
 export class RaisedByTemplate extends Error {}

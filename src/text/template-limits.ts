@@ -9,7 +9,8 @@ export const MAX_TEXT_LENGTH = 4 << 20;
 const MAX_ITEMS = 1 << 20;
 
 export function allowText(length: number): void {
-  if (!(length <= MAX_TEXT_LENGTH)) throw new TemplateFailure(`it builds a text of more than ${MAX_TEXT_LENGTH} characters`);
+  if (!(length <= MAX_TEXT_LENGTH))
+    throw new TemplateFailure(`it builds a text of more than ${MAX_TEXT_LENGTH} characters`);
 }
 
 export function allowItems(length: number): void {

@@ -2,17 +2,7 @@
 
 import { allowItems, allowText, TemplateFailure } from './template-limits.ts';
 import { formatPercent } from './template-methods.ts';
-import {
-  compare,
-  contains,
-  equals,
-  Float,
-  numberOf,
-  Tuple,
-  toText,
-  typeName,
-  type Value,
-} from './template-values.ts';
+import { compare, contains, equals, Float, numberOf, Tuple, toText, typeName, type Value } from './template-values.ts';
 
 /** All binary operators but `and` and `or`, which look at their right side only when they must. */
 export function binary(operator: string, left: Value, right: Value): Value {
@@ -74,7 +64,6 @@ function repeat(value: Value, times: Value): Value | null {
   const items: Value[] = [];
   for (let i = 0; i < count && value.length > 0; i++) for (const item of value) items.push(item);
   return items;
-
 }
 
 function arithmetic(operator: string, left: Value, right: Value): Value {

@@ -194,7 +194,8 @@ export function repr(value: Value): string {
   if (typeof value === 'number') return intText(value);
   if (value instanceof Float) return floatText(value.value);
   if (Array.isArray(value)) return `[${joinTexts(value.map(repr), ', ')}]`;
-  if (value instanceof Tuple) return `(${joinTexts(value.items.map(repr), ', ')}${value.items.length === 1 ? ',' : ''})`;
+  if (value instanceof Tuple)
+    return `(${joinTexts(value.items.map(repr), ', ')}${value.items.length === 1 ? ',' : ''})`;
   if (value instanceof Map) {
     return `{${joinTexts(
       Array.from(value, ([key, item]) => `${repr(key)}: ${repr(item)}`),

@@ -37,11 +37,7 @@ describe('end tokens are the union of what the files say', () => {
       'BCJ',
       { config: { eos_token_id: 2 }, generation: { eos_token_id: [TEXT_END, TURN_END] }, eos: '<|im_end|>' },
     ],
-    [
-      'a list in config.json',
-      'ABCJ',
-      { config: { eos_token_id: [2, TEXT_END, TURN_END] }, eos: '<|im_end|>' },
-    ],
+    ['a list in config.json', 'ABCJ', { config: { eos_token_id: [2, TEXT_END, TURN_END] }, eos: '<|im_end|>' }],
   ] as const)('%s', async (name, letters, options) => {
     server = await startRealServer(writeScriptedFolder(join(folder, name.replaceAll(/\W/g, '-')), options));
     for (const letter of letters as Iterable<'A' | 'B' | 'C' | 'J'>) {
@@ -62,9 +58,7 @@ describe('as many BOS tokens as the template and the file say', () => {
     ['only in the template: kept', { template: withBos, bos: 1, addBos: false }, 25, 4],
     ['no key: none', { template: CHATML }, 24, 4],
   ] as const)('%s', async (name, options, numChat, numCompletion) => {
-    server = await startRealServer(
-      writeScriptedGguf(join(folder, `${name.replaceAll(/\W/g, '-')}.gguf`), options),
-    );
+    server = await startRealServer(writeScriptedGguf(join(folder, `${name.replaceAll(/\W/g, '-')}.gguf`), options));
     const chat = await server.post('/v1/chat/completions', user('hi A'));
     expect(chat.body.usage!.prompt_tokens).toBe(numChat);
     const completion = await server.complete({ prompt: 'hi A', max_tokens: 2, temperature: 0 });
@@ -158,7 +152,8 @@ it('a stream gets its headers while every slot is busy', async () => {
     .then(() => {
       isBusyOver = true;
     });
-  while ((await server.metric('vllm:num_requests_running')) === 0) await new Promise((resolve) => setTimeout(resolve, 5));
+  while ((await server.metric('vllm:num_requests_running')) === 0)
+    await new Promise((resolve) => setTimeout(resolve, 5));
   const response = await fetch(`${server.url}/v1/chat/completions`, {
     method: 'POST',
     headers: { 'content-type': 'application/json' },
@@ -191,7 +186,9 @@ it('offsets of an echoed prompt are the same streamed and whole', async () => {
   const expected = { tokens: ['h', 'i', ' ', 'E', 'Hel', 'lo'], text_offset: [0, 1, 2, 3, 4, 7] };
   expect((await server.complete(body)).choices[0]!.logprobs).toMatchObject(expected);
   const events = await server.stream('/v1/completions', body);
-  const parts = events.flatMap((event) => event.choices.flatMap((choice) => (choice.logprobs ? [choice.logprobs] : [])));
+  const parts = events.flatMap((event) =>
+    event.choices.flatMap((choice) => (choice.logprobs ? [choice.logprobs] : [])),
+  );
   expect({
     tokens: parts.flatMap((part) => part.tokens),
     text_offset: parts.flatMap((part) => part.text_offset),

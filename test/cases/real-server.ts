@@ -25,7 +25,11 @@ export interface Reply {
     readonly token_ids?: number[];
     readonly logprobs: { readonly tokens: string[]; readonly text_offset: number[] } | null;
   }>;
-  readonly usage?: { readonly prompt_tokens: number; readonly completion_tokens: number; readonly total_tokens: number };
+  readonly usage?: {
+    readonly prompt_tokens: number;
+    readonly completion_tokens: number;
+    readonly total_tokens: number;
+  };
   readonly error?: { readonly message: string; readonly param: string | null };
   readonly tokens?: number[];
   readonly data?: Array<{ readonly max_model_len: number }>;

@@ -121,8 +121,7 @@ describe('on a server', () => {
           signal: controller.signal,
         });
         const reader = response.body!.getReader();
-        for (let seen = ''; !seen.includes('data: {'); )
-          seen += new TextDecoder().decode((await reader.read()).value);
+        for (let seen = ''; !seen.includes('data: {'); ) seen += new TextDecoder().decode((await reader.read()).value);
         controller.abort();
         await reader.read().catch(() => undefined);
       }

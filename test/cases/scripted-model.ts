@@ -27,8 +27,7 @@ export const STRICT =
 function byteCharacters(): string[] {
   let numMoved = 0;
   return Array.from({ length: 256 }, (_, byte) => {
-    const isVisible =
-      (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || (byte >= 174 && byte <= 255);
+    const isVisible = (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || (byte >= 174 && byte <= 255);
     return String.fromCharCode(isVisible ? byte : 256 + numMoved++);
   });
 }
@@ -79,9 +78,16 @@ for (const [letter, end] of [
 script.chain('E', ['Hel', 'lo'], 2);
 script.chain('U', [' Mars', '?\n', 'U-LEAK'], 2);
 const [tick, tock] = [script.token('tick '), script.token('tock ')] as const;
-script.next.set(byteToken('W'), [[tick, 1]]).set(tick, [[tock, 1]]).set(tock, [[tick, 1]]);
+script.next
+  .set(byteToken('W'), [[tick, 1]])
+  .set(tick, [[tock, 1]])
+  .set(tock, [[tick, 1]]);
 export const FACES: readonly number[] = DIE.map((_, i) => script.token(`${i + 1} `));
-for (const id of [byteToken('D'), ...FACES]) script.next.set(id, FACES.map((face, i) => [face, DIE[i]!] as const));
+for (const id of [byteToken('D'), ...FACES])
+  script.next.set(
+    id,
+    FACES.map((face, i) => [face, DIE[i]!] as const),
+  );
 
 /** Text of the chains that end at a token of their own. */
 export const chainText = (letter: 'A' | 'B' | 'C' | 'J'): string => `${letter}-one ${letter}-two ${letter}-three`;

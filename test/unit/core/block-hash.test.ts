@@ -5,11 +5,21 @@ import { DIGEST_WORDS } from '../../../src/core/content-index.ts';
 
 const secret = Uint8Array.of(9, 8, 7);
 
-function hashesOf(tokens: number[], options: { salt?: string | null; blockSize?: number; key?: Uint8Array } = {}): string[] {
+function hashesOf(
+  tokens: number[],
+  options: { salt?: string | null; blockSize?: number; key?: Uint8Array } = {},
+): string[] {
   const { salt = null, blockSize = 2, key = secret } = options;
   const hashes = new BlockHashes();
-  new BlockHasher({ blockSize, secret: key }).extend(hashes, Math.floor(tokens.length / blockSize), Int32Array.from(tokens), salt);
-  return Array.from({ length: hashes.numBlocks }, (_, i) => hex(hashes.words.subarray(hashes.offsetOf(i), hashes.offsetOf(i) + DIGEST_WORDS)));
+  new BlockHasher({ blockSize, secret: key }).extend(
+    hashes,
+    Math.floor(tokens.length / blockSize),
+    Int32Array.from(tokens),
+    salt,
+  );
+  return Array.from({ length: hashes.numBlocks }, (_, i) =>
+    hex(hashes.words.subarray(hashes.offsetOf(i), hashes.offsetOf(i) + DIGEST_WORDS)),
+  );
 }
 
 function hex(words: Int32Array): string {
@@ -32,7 +42,12 @@ describe('BlockHasher', () => {
     expect(hashesOf([1, 2, 3, 4, 5, 6]).slice(0, 2)).toEqual([first, second]);
     expect(hashesOf([1, 9, 3, 4])[1]).not.toBe(second);
     expect(hashesOf([3, 4])[0]).not.toBe(second);
-    const roots = [hashesOf([1, 2]), hashesOf([1, 2], { salt: '' }), hashesOf([1, 2], { salt: 'a' }), hashesOf([1, 2], { key: Uint8Array.of(9, 8) })];
+    const roots = [
+      hashesOf([1, 2]),
+      hashesOf([1, 2], { salt: '' }),
+      hashesOf([1, 2], { salt: 'a' }),
+      hashesOf([1, 2], { key: Uint8Array.of(9, 8) }),
+    ];
     expect(new Set(roots.flat()).size).toBe(4);
   });
 
@@ -40,8 +55,11 @@ describe('BlockHasher', () => {
     const tokens = Array.from({ length: 40 }, (_, i) => i * 3);
     const hashes = new BlockHashes();
     const hasher = new BlockHasher({ blockSize: 4, secret });
-    for (let numBlocks = 1; numBlocks <= 10; numBlocks++) hasher.extend(hashes, numBlocks, Int32Array.from(tokens), 's');
-    const piecewise = Array.from({ length: 10 }, (_, i) => hex(hashes.words.subarray(hashes.offsetOf(i), hashes.offsetOf(i) + DIGEST_WORDS)));
+    for (let numBlocks = 1; numBlocks <= 10; numBlocks++)
+      hasher.extend(hashes, numBlocks, Int32Array.from(tokens), 's');
+    const piecewise = Array.from({ length: 10 }, (_, i) =>
+      hex(hashes.words.subarray(hashes.offsetOf(i), hashes.offsetOf(i) + DIGEST_WORDS)),
+    );
     expect(piecewise).toEqual(hashesOf(tokens, { salt: 's', blockSize: 4 }));
   });
 });

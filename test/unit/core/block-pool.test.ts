@@ -42,7 +42,9 @@ describe('BlockPool', () => {
   });
 
   it('agrees with a list and a map on random operations', () => {
-    const operations = fc.array(fc.tuple(fc.integer({ min: 0, max: 4 }), fc.nat(), fc.integer({ min: 1, max: 6 })), { maxLength: 120 });
+    const operations = fc.array(fc.tuple(fc.integer({ min: 0, max: 4 }), fc.nat(), fc.integer({ min: 1, max: 6 })), {
+      maxLength: 120,
+    });
     fc.assert(
       fc.property(operations, (list) => {
         const pool = new BlockPool(8);

@@ -4,7 +4,10 @@ import { KvManager } from '../../../src/core/kv-manager.ts';
 import { Sequence } from '../../../src/core/sequence.ts';
 import { makeRequest, tokensOf } from './scheduler-fixtures.ts';
 
-function makeManager(windows: number[], options: { blockSize?: number; numBlocks?: number; maxTokensPerStep?: number } = {}): KvManager {
+function makeManager(
+  windows: number[],
+  options: { blockSize?: number; numBlocks?: number; maxTokensPerStep?: number } = {},
+): KvManager {
   return new KvManager({
     blockSize: options.blockSize ?? 4,
     numBlocks: options.numBlocks ?? 200,
@@ -17,7 +20,11 @@ function makeManager(windows: number[], options: { blockSize?: number; numBlocks
 
 function makeSequence(kv: KvManager, tokens: number[], salt: string | null = null): Sequence {
   const request = makeRequest('request', tokens, { cacheSalt: salt });
-  const sequence = new Sequence(request, { order: 0, maxTotalTokens: tokens.length + 100, numGroups: kv.windows.length });
+  const sequence = new Sequence(request, {
+    order: 0,
+    maxTotalTokens: tokens.length + 100,
+    numGroups: kv.windows.length,
+  });
   kv.register(sequence);
   return sequence;
 }

@@ -38,7 +38,14 @@ export function makeRequest(
   changes: Partial<SamplingParams> & Partial<Pick<GenerateRequest, 'priority' | 'cacheSalt'>> = {},
 ): GenerateRequest {
   const { priority = 0, cacheSalt = null, ...sampling } = changes;
-  return { id, promptTokenIds, priority, cacheSalt, arrivalTime: 0, sampling: { ...DEFAULT_SAMPLING, maxTokens: 1000, ...sampling } };
+  return {
+    id,
+    promptTokenIds,
+    priority,
+    cacheSalt,
+    arrivalTime: 0,
+    sampling: { ...DEFAULT_SAMPLING, maxTokens: 1000, ...sampling },
+  };
 }
 
 /** Takes a plan whose every row samples `token`. */

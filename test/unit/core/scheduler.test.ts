@@ -8,22 +8,25 @@ describe('chunks', () => {
     { budget: 2048, chunkSize: null, chunks: [2047, 2047, 1018] },
     { budget: 8192, chunkSize: null, chunks: [5112] },
     { budget: 1024, chunkSize: 512, chunks: [...new Array(9).fill(512), 504] },
-  ])('of a prompt of 5112 tokens beside a decoder, budget $budget, chunk size $chunkSize', ({ budget, chunkSize, chunks }) => {
-    const scheduler = new Scheduler(makeOptions({ maxNumBatchedTokens: budget, chunkedPrefillSize: chunkSize }));
-    scheduler.add(makeRequest('decoder', [1, 2, 3]));
-    step(scheduler);
-    scheduler.add(makeRequest('long', tokensOf(1, 5112)));
-    const seen: number[] = [];
-    for (const chunk of chunks) {
-      const plan = step(scheduler);
-      seen.push(chunk);
-      const isLast = seen.length === chunks.length;
-      expect(rowsOf(plan)).toEqual(['decoder:1*', `long:${chunk}${isLast ? '*' : ''}`]);
-      expect(plan.numPrefillTokens).toBe(chunk);
-      expect(plan.numTokens).toBe(chunk + 1);
-    }
-    expect(rowsOf(step(scheduler))).toEqual(['decoder:1*', 'long:1*']);
-  });
+  ])(
+    'of a prompt of 5112 tokens beside a decoder, budget $budget, chunk size $chunkSize',
+    ({ budget, chunkSize, chunks }) => {
+      const scheduler = new Scheduler(makeOptions({ maxNumBatchedTokens: budget, chunkedPrefillSize: chunkSize }));
+      scheduler.add(makeRequest('decoder', [1, 2, 3]));
+      step(scheduler);
+      scheduler.add(makeRequest('long', tokensOf(1, 5112)));
+      const seen: number[] = [];
+      for (const chunk of chunks) {
+        const plan = step(scheduler);
+        seen.push(chunk);
+        const isLast = seen.length === chunks.length;
+        expect(rowsOf(plan)).toEqual(['decoder:1*', `long:${chunk}${isLast ? '*' : ''}`]);
+        expect(plan.numPrefillTokens).toBe(chunk);
+        expect(plan.numTokens).toBe(chunk + 1);
+      }
+      expect(rowsOf(step(scheduler))).toEqual(['decoder:1*', 'long:1*']);
+    },
+  );
 
   it('are shared by several prompts within one limit', () => {
     const scheduler = new Scheduler(makeOptions({ chunkedPrefillSize: 10 }));
@@ -38,7 +41,9 @@ describe('chunks', () => {
     scheduler.add(makeRequest('b', tokensOf(2, 12)));
     expect(rowsOf(step(scheduler))).toEqual(['a:12*']);
     expect(rowsOf(step(scheduler))).toEqual(['a:1*', 'b:12*']);
-    expect(() => scheduler.add(makeRequest('c', tokensOf(3, 21)))).toThrow(/Chunked prefill is off.*20 tokens.*21 input tokens/);
+    expect(() => scheduler.add(makeRequest('c', tokensOf(3, 21)))).toThrow(
+      /Chunked prefill is off.*20 tokens.*21 input tokens/,
+    );
   });
 });
 
@@ -83,7 +88,9 @@ describe('one step ahead', () => {
     const inFlight = scheduler.schedule(0); // both write position 31, the last of two blocks
     const next = scheduler.schedule(0); // both need a third block
     expect(rowsOf(next)).toEqual(['old:1*']);
-    expect(next.preempted).toMatchObject([{ neededBy: { id: 'old' }, sequence: { id: 'young' }, numBlocksFreed: 2, numTokensToRecompute: 32 }]);
+    expect(next.preempted).toMatchObject([
+      { neededBy: { id: 'old' }, sequence: { id: 'young' }, numBlocksFreed: 2, numTokensToRecompute: 32 },
+    ]);
     expect(complete(scheduler, inFlight).map(({ sequence }) => sequence.id)).toEqual(['old', 'young']);
     expect([young.numTokens, young.numPlaceholders, young.status]).toEqual([33, 0, 'waiting']);
     complete(scheduler, next);
@@ -124,14 +131,18 @@ describe('preemption', () => {
   });
 
   it('takes the worst priority first under that policy, even from this very step', () => {
-    const scheduler = new Scheduler(makeOptions({ numBlocks: 7, maxModelLen: 96, policy: 'priority', enablePrefixCaching: false }));
+    const scheduler = new Scheduler(
+      makeOptions({ numBlocks: 7, maxModelLen: 96, policy: 'priority', enablePrefixCaching: false }),
+    );
     scheduler.add(makeRequest('bulk', tokensOf(1, 17), { priority: 9 }));
     step(scheduler);
     scheduler.add(makeRequest('urgent', tokensOf(2, 32), { priority: -1 }));
     scheduler.add(makeRequest('normal', tokensOf(3, 30), { priority: 0 }));
     expect(step(scheduler).admitted.map(({ id }) => id)).toEqual(['urgent', 'normal']);
     const plan = step(scheduler); // `bulk` comes first and gets its token, `urgent` needs a block
-    expect(plan.preempted.map(({ sequence, neededBy }) => `${sequence.id} for ${neededBy.id}`)).toEqual(['bulk for urgent']);
+    expect(plan.preempted.map(({ sequence, neededBy }) => `${sequence.id} for ${neededBy.id}`)).toEqual([
+      'bulk for urgent',
+    ]);
     expect(rowsOf(plan)).toEqual(['urgent:1*', 'normal:1*']);
     expect(plan.numTokens).toBe(2);
   });
@@ -157,7 +168,11 @@ describe('prefix cache', () => {
   });
 
   it('is not read for prompt logprobs, and not used when off', () => {
-    for (const [changes, sampling] of [[{}, { promptLogprobs: 0 }], [{ enablePrefixCaching: false }, {}], [{ useKvCache: false }, {}]] as const) {
+    for (const [changes, sampling] of [
+      [{}, { promptLogprobs: 0 }],
+      [{ enablePrefixCaching: false }, {}],
+      [{ useKvCache: false }, {}],
+    ] as const) {
       const scheduler = new Scheduler(makeOptions(changes));
       scheduler.add(makeRequest('a', tokensOf(1, 40)));
       step(scheduler);
@@ -170,7 +185,9 @@ describe('prefix cache', () => {
     const scheduler = new Scheduler(makeOptions());
     scheduler.add(makeRequest('a', tokensOf(1, 40)));
     const plan = scheduler.schedule(0);
-    expect(scheduler.update(plan, [5], [1], 0)).toMatchObject([{ finishReason: 'error', numNewTokens: 0, planIndex: 0 }]);
+    expect(scheduler.update(plan, [5], [1], 0)).toMatchObject([
+      { finishReason: 'error', numNewTokens: 0, planIndex: 0 },
+    ]);
     scheduler.checkIntegrity();
     expect(scheduler.stats()).toMatchObject({ numBlocksUsed: 0, numBlocksCached: 0 });
     scheduler.add(makeRequest('b', tokensOf(1, 40), { maxTokens: 1 }));
@@ -234,10 +251,20 @@ describe('ends', () => {
     scheduler.add(makeRequest('runs', tokensOf(1, 20)));
     scheduler.add(makeRequest('waits', tokensOf(2, 20)));
     const plan = scheduler.schedule(3);
-    expect(scheduler.abort('waits', 'abort', 4)).toMatchObject({ finishReason: 'abort', planIndex: -1, numNewTokens: 0 });
+    expect(scheduler.abort('waits', 'abort', 4)).toMatchObject({
+      finishReason: 'abort',
+      planIndex: -1,
+      numNewTokens: 0,
+    });
     const ended = scheduler.abort('runs', 'stop', 5);
     expect(ended).toMatchObject({ finishReason: 'stop', sequence: { id: 'runs' } });
-    expect(ended!.sequence.timing()).toEqual({ arrivalTime: 0, firstScheduledTime: 3, firstTokenTime: null, finishTime: 5, numPreemptions: 0 });
+    expect(ended!.sequence.timing()).toEqual({
+      arrivalTime: 0,
+      firstScheduledTime: 3,
+      firstTokenTime: null,
+      finishTime: 5,
+      numPreemptions: 0,
+    });
     scheduler.checkIntegrity();
     expect(scheduler.abort('runs', 'abort', 6)).toBeNull();
     expect(complete(scheduler, plan)).toEqual([]);
@@ -249,7 +276,10 @@ describe('ends', () => {
     const scheduler = new Scheduler(makeOptions());
     scheduler.addAll([makeRequest('a', tokensOf(1, 3)), makeRequest('b', tokensOf(2, 3))]);
     const progresses = scheduler.update(scheduler.schedule(0), [-1, 4], null, 0);
-    expect(progresses.map(({ sequence, finishReason }) => [sequence.id, finishReason])).toEqual([['a', 'error'], ['b', null]]);
+    expect(progresses.map(({ sequence, finishReason }) => [sequence.id, finishReason])).toEqual([
+      ['a', 'error'],
+      ['b', null],
+    ]);
     scheduler.checkIntegrity();
   });
 });
@@ -263,8 +293,12 @@ describe('the door', () => {
       "This model's maximum context length is 100 tokens. However, you requested 7 output tokens and your prompt contains 100 input tokens, for a total of 107 tokens.",
     );
     // 64 positions hold 65 tokens, because the last one is never computed.
-    expect(() => scheduler.add(makeRequest('a', tokensOf(1, 60), { maxTokens: 6 }))).toThrow(/has 4 blocks of 16 tokens, enough for 65 tokens.*60 input tokens.*66 tokens in 5 blocks/);
-    expect(() => scheduler.add(makeRequest('a', tokensOf(1, 60), { maxTokens: 6 }))).toThrow(code('context_length_exceeded'));
+    expect(() => scheduler.add(makeRequest('a', tokensOf(1, 60), { maxTokens: 6 }))).toThrow(
+      /has 4 blocks of 16 tokens, enough for 65 tokens.*60 input tokens.*66 tokens in 5 blocks/,
+    );
+    expect(() => scheduler.add(makeRequest('a', tokensOf(1, 60), { maxTokens: 6 }))).toThrow(
+      code('context_length_exceeded'),
+    );
     expect(() => scheduler.add(makeRequest('a', []))).toThrow(code('bad_request'));
     expect(scheduler.hasWork).toBe(false);
     scheduler.add(makeRequest('a', tokensOf(1, 60), { maxTokens: 5 }));
@@ -273,7 +307,9 @@ describe('the door', () => {
   });
 
   it('counts only windows for windowed groups', () => {
-    const scheduler = new Scheduler(makeOptions({ maxModelLen: 4000, numBlocks: 30, maxNumBatchedTokens: 64, groups: [{ window: 128 }] }));
+    const scheduler = new Scheduler(
+      makeOptions({ maxModelLen: 4000, numBlocks: 30, maxNumBatchedTokens: 64, groups: [{ window: 128 }] }),
+    );
     scheduler.add(makeRequest('a', tokensOf(1, 3000), { maxTokens: 3 }));
     while (scheduler.hasWork) step(scheduler);
     const full = new Scheduler(makeOptions({ maxModelLen: 4000, numBlocks: 30, maxNumBatchedTokens: 64 }));
@@ -292,7 +328,9 @@ describe('the door', () => {
 
   it('refuses options that cannot work', () => {
     const make = (changes: Parameters<typeof makeOptions>[0]) => () => new Scheduler(makeOptions(changes));
-    expect(make({ maxNumBatchedTokens: 7 })).toThrow('max_num_batched_tokens (7) must be greater than or equal to max_num_seqs (8).');
+    expect(make({ maxNumBatchedTokens: 7 })).toThrow(
+      'max_num_batched_tokens (7) must be greater than or equal to max_num_seqs (8).',
+    );
     expect(make({ watermark: 1 })).toThrow(/watermark/);
     expect(make({ blockSize: 0 })).toThrow(/block_size/);
     expect(make({ chunkedPrefillSize: 0 })).toThrow(/chunked_prefill_size/);

@@ -172,9 +172,11 @@ describe('a template that misbehaves', () => {
       doubling: `{% set ns = namespace(s='xxxxxxxx') %}{% for i in range(40) %}{% set ns.s = ns.s + ns.s %}{% endfor %}`,
       list: '{% set ns = namespace(l=[1]) %}{% for i in range(60) %}{% set ns.l = ns.l + ns.l %}{% endfor %}',
       wide: "{% for i in range(100) %}{{ 'x' * 60000 }}{% endfor %}",
-      nested: '{% set ns = namespace(l=[1]) %}{% for i in range(60) %}{% set ns.l = [ns.l, ns.l] %}{% endfor %}{{ ns.l|tojson }}',
+      nested:
+        '{% set ns = namespace(l=[1]) %}{% for i in range(60) %}{% set ns.l = [ns.l, ns.l] %}{% endfor %}{{ ns.l|tojson }}',
       pad: "{{ '%999999999d' % 1 }}",
-      hoard: "{% set ns = namespace(l=[]) %}{% for i in range(300) %}{% set ns.l = ns.l + [('x' * 1000000)|upper] %}{% endfor %}",
+      hoard:
+        "{% set ns = namespace(l=[]) %}{% for i in range(300) %}{% set ns.l = ns.l + [('x' * 1000000)|upper] %}{% endfor %}",
     };
     const branches = Object.entries(modes).map(([mode, body]) => `{% if mode == '${mode}' %}${body}{% endif %}`);
     const template = await create(`${branches.join('')}fine`, { deadlineMs: 2000 });

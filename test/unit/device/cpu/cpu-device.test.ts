@@ -17,10 +17,15 @@ const file = join(import.meta.dirname, '../../../../assets/pagoda-mini.Q8_0.gguf
 const LIMITS = { maxTokens: 64, maxSeqs: 8, maxModelLen: 256 };
 const KV = { dtype: 'f16', blockSize: 16 } as const;
 
-async function newDevice(options: { isa?: string; numThreads?: number; computeDtype?: 'int8' | 'f32' } = {}): Promise<Device> {
+async function newDevice(
+  options: { isa?: string; numThreads?: number; computeDtype?: 'int8' | 'f32' } = {},
+): Promise<Device> {
   const checkpoint = openGguf(file);
   try {
-    return await createCpuDevice(loadModel(checkpoint, { maxModelLen: LIMITS.maxModelLen }), checkpoint, KV, LIMITS, { numThreads: 2, ...options });
+    return await createCpuDevice(loadModel(checkpoint, { maxModelLen: LIMITS.maxModelLen }), checkpoint, KV, LIMITS, {
+      numThreads: 2,
+      ...options,
+    });
   } finally {
     checkpoint.close();
   }
@@ -36,14 +41,18 @@ describe.skipIf(!isCpuDeviceAvailable().available)('cpu device', () => {
   afterAll(() => device.dispose());
 
   it('names the instruction sets when asked for one that is not there', async () => {
-    await expect(newDevice({ isa: 'sse9' })).rejects.toMatchObject({ code: 'bad_config', message: expect.stringContaining('portable') });
+    await expect(newDevice({ isa: 'sse9' })).rejects.toMatchObject({
+      code: 'bad_config',
+      message: expect.stringContaining('portable'),
+    });
     expect(cpuIsas().at(-1)).toBe('portable');
   });
 
   it('refuses impossible batches and stays usable', async () => {
     const sequence = driver.add([1, 2, 3]);
     const good = driver.batch([{ sequence, numTokens: 3 }]);
-    const bad = (change: object) => expect(device.step({ ...good, ...change })).rejects.toMatchObject({ code: 'internal' });
+    const bad = (change: object) =>
+      expect(device.step({ ...good, ...change })).rejects.toMatchObject({ code: 'internal' });
     await bad({ numTokens: 2 });
     await bad({ numSeqs: 2 });
     await bad({ tokenIds: Int32Array.of(1, 2, 1_000_000) });
@@ -53,9 +62,18 @@ describe.skipIf(!isCpuDeviceAvailable().available)('cpu device', () => {
     await bad({ blockTables: Int32Array.of(100_000) });
     await bad({ blockTableStart: Int32Array.of(0, 0) });
     await bad({ tokenIds: new Float32Array(3) as unknown as Int32Array });
-    await expect(device.step({ ...good, slot: Int32Array.of((sequence.slot + 1) % LIMITS.maxSeqs) })).rejects.toMatchObject({ code: 'device_fault' });
+    await expect(
+      device.step({ ...good, slot: Int32Array.of((sequence.slot + 1) % LIMITS.maxSeqs) }),
+    ).rejects.toMatchObject({ code: 'device_fault' });
     expect(() => device.addSequence({ slot: 0, tokenIds: [], numPromptTokens: 0, sampling: GREEDY })).toThrow();
-    expect(() => device.addSequence({ slot: 0, tokenIds: [1], numPromptTokens: 1, sampling: { ...GREEDY, logitBias: [[1e6, 1]] } })).toThrow();
+    expect(() =>
+      device.addSequence({
+        slot: 0,
+        tokenIds: [1],
+        numPromptTokens: 1,
+        sampling: { ...GREEDY, logitBias: [[1e6, 1]] },
+      }),
+    ).toThrow();
     const result = await device.step(good);
     expect(result.sampledTokens[0]).toBeGreaterThanOrEqual(0);
     driver.remove(sequence);
@@ -112,22 +130,24 @@ describe.skipIf(!isCpuDeviceAvailable().available)('cpu device', () => {
     const scratch = new SamplerScratch(vocabSize);
     const token = fc.nat(vocabSize - 1);
     const maybe = <T>(value: fc.Arbitrary<T>, otherwise: T) => fc.oneof(fc.constant(otherwise), value);
-    const params: fc.Arbitrary<SamplingParams> = fc.record({
-      temperature: fc.oneof(fc.constant(0), fc.constant(1), fc.double({ min: 0.01, max: 3, noNaN: true })),
-      topK: maybe(fc.integer({ min: 1, max: 60 }), 0),
-      topP: maybe(fc.double({ min: 0.01, max: 1, noNaN: true }), 1),
-      minP: maybe(fc.double({ min: 0, max: 1, noNaN: true }), 0),
-      repetitionPenalty: maybe(fc.double({ min: 0.5, max: 2, noNaN: true }), 1),
-      presencePenalty: maybe(fc.double({ min: -2, max: 2, noNaN: true }), 0),
-      frequencyPenalty: maybe(fc.double({ min: -2, max: 2, noNaN: true }), 0),
-      logitBias: fc.array(fc.tuple(token, fc.double({ min: -150, max: 150, noNaN: true })), { maxLength: 4 }),
-      allowedTokenIds: maybe(fc.array(token, { maxLength: 6 }), null as unknown as number[]),
-      badWords: fc.array(fc.array(token, { minLength: 1, maxLength: 2 }), { maxLength: 4 }),
-      minTokens: fc.nat(4),
-      eosTokenIds: fc.array(token, { maxLength: 2 }),
-      stopTokenIds: fc.array(token, { maxLength: 2 }),
-      seed: fc.bigInt({ min: 0n, max: 2n ** 64n - 1n }),
-    }).map((some) => ({ ...DEFAULT_SAMPLING, ...some }));
+    const params: fc.Arbitrary<SamplingParams> = fc
+      .record({
+        temperature: fc.oneof(fc.constant(0), fc.constant(1), fc.double({ min: 0.01, max: 3, noNaN: true })),
+        topK: maybe(fc.integer({ min: 1, max: 60 }), 0),
+        topP: maybe(fc.double({ min: 0.01, max: 1, noNaN: true }), 1),
+        minP: maybe(fc.double({ min: 0, max: 1, noNaN: true }), 0),
+        repetitionPenalty: maybe(fc.double({ min: 0.5, max: 2, noNaN: true }), 1),
+        presencePenalty: maybe(fc.double({ min: -2, max: 2, noNaN: true }), 0),
+        frequencyPenalty: maybe(fc.double({ min: -2, max: 2, noNaN: true }), 0),
+        logitBias: fc.array(fc.tuple(token, fc.double({ min: -150, max: 150, noNaN: true })), { maxLength: 4 }),
+        allowedTokenIds: maybe(fc.array(token, { maxLength: 6 }), null as unknown as number[]),
+        badWords: fc.array(fc.array(token, { minLength: 1, maxLength: 2 }), { maxLength: 4 }),
+        minTokens: fc.nat(4),
+        eosTokenIds: fc.array(token, { maxLength: 2 }),
+        stopTokenIds: fc.array(token, { maxLength: 2 }),
+        seed: fc.bigInt({ min: 0n, max: 2n ** 64n - 1n }),
+      })
+      .map((some) => ({ ...DEFAULT_SAMPLING, ...some }));
     const tokens = fc.array(token, { minLength: 1, maxLength: 12 });
     await fc.assert(
       fc.asyncProperty(tokens, fc.nat(6), params, async (ids, numOutputs, sampling) => {

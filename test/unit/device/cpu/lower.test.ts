@@ -34,7 +34,13 @@ function parallelLayer(): Program {
   const b = new ProgramBuilder();
   const x = b.embed(matrix('embd', 100));
   const h = b.rmsNorm(x, norm('n1'), 1e-5);
-  const attention = b.attention(b.linear(h, matrix('q', 64)), b.linear(h, matrix('k', 32)), b.linear(h, matrix('v', 32)), LAYER, { numHeads: 4, scale: 0.25 });
+  const attention = b.attention(
+    b.linear(h, matrix('q', 64)),
+    b.linear(h, matrix('k', 32)),
+    b.linear(h, matrix('v', 32)),
+    LAYER,
+    { numHeads: 4, scale: 0.25 },
+  );
   const mixed = b.linear(attention, matrix('o', 64));
   const mlp = b.linear(b.activation(b.linear(h, matrix('up', 96)), 'gelu'), matrix('down', 64, 96));
   b.sample(b.linear(b.selectRows(b.add(b.add(mixed, mlp), x)), matrix('embd', 100)));

@@ -23,9 +23,20 @@ const recipe = fc.record({
 
 /** A random program: each op reads values made before it and makes one, or changes its first input. */
 function build(recipes: readonly Recipe[]): LoweredOp[] {
-  const storage = (id: number, cols: number, perLogitRow = false): Storage => ({ id, cols, kind: 'float', perLogitRow });
+  const storage = (id: number, cols: number, perLogitRow = false): Storage => ({
+    id,
+    cols,
+    kind: 'float',
+    perLogitRow,
+  });
   const op = (work: WorkClass, reads: Storage[], writes: Storage[], perLogitRow = false): LoweredOp => ({
-    kind: 'add', work, perLogitRow, storages: {}, reads, writes, fields: {},
+    kind: 'add',
+    work,
+    perLogitRow,
+    storages: {},
+    reads,
+    writes,
+    fields: {},
   });
   const values = [storage(0, 16)];
   const ops = [op('rows', [], [values[0]])];
@@ -37,7 +48,11 @@ function build(recipes: readonly Recipe[]): LoweredOp[] {
   }
   const selected = storage(values.length, values.at(-1)!.cols, true);
   const logits = storage(values.length + 1, 64, true);
-  ops.push(op('rows', [values.at(-1)!], [selected], true), op('linear', [selected], [logits], true), op('sample', [logits], [], true));
+  ops.push(
+    op('rows', [values.at(-1)!], [selected], true),
+    op('linear', [selected], [logits], true),
+    op('sample', [logits], [], true),
+  );
   return ops;
 }
 
