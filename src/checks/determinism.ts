@@ -8,6 +8,7 @@ import type { TokenLogprob } from '../core/request.ts';
 import type { SamplingParams } from '../core/sampling-params.ts';
 import type { EngineOptions } from '../engine/engine-options.ts';
 import { LLM } from '../engine/llm.ts';
+import type { SamplingInput } from '../engine/resolve-sampling.ts';
 import type { TextDelta } from '../engine/text-generation.ts';
 import { type CheckOutput, type CheckRequest, EngineRun } from './engine-runs.ts';
 import { Gates } from './gates.ts';
@@ -137,7 +138,7 @@ async function checkStreaming(label: string, base: Partial<EngineOptions>, isa: 
     const streams = await Promise.all(
       requests.map(async ({ promptTokenIds, sampling }) => {
         const deltas: TextDelta[] = [];
-        for await (const delta of llm.stream(promptTokenIds, sampling)) deltas.push(delta);
+        for await (const delta of llm.stream(promptTokenIds, asInput(sampling))) deltas.push(delta);
         return {
           numDeltas: deltas.length,
           text: deltas.map((delta) => delta.text).join(''),
@@ -147,7 +148,7 @@ async function checkStreaming(label: string, base: Partial<EngineOptions>, isa: 
     );
     let numEqual = 0;
     for (const [i, { promptTokenIds, sampling }] of requests.entries()) {
-      const [result] = await llm.generate(promptTokenIds, sampling);
+      const [result] = await llm.generate(promptTokenIds, asInput(sampling));
       const { text, tokenIds, logprobs } = result!.outputs[0]!;
       if (streams[i]!.text === text && streams[i]!.tokens === JSON.stringify(pairs([tokenIds, logprobs]))) numEqual++;
     }
@@ -160,6 +161,14 @@ async function checkStreaming(label: string, base: Partial<EngineOptions>, isa: 
   } finally {
     await llm.dispose();
   }
+}
+
+/** What the requests of this check set, as a caller of the class writes it. */
+function asInput(sampling: Partial<SamplingParams>): SamplingInput {
+  const { temperature, seed, topK, topP, minP, maxTokens, ignoreEos, logprobs } = sampling;
+  const { repetitionPenalty, presencePenalty, frequencyPenalty } = sampling;
+  const filters = { temperature, topK, topP, minP, repetitionPenalty, presencePenalty, frequencyPenalty };
+  return { ...filters, seed, maxTokens, ignoreEos, logprobs };
 }
 
 /** Each token id with its logprobs. */

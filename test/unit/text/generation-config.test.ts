@@ -12,6 +12,7 @@ const base = {
   weightBytes: 0,
   warnings: [],
   readTensor: () => new Uint8Array(0),
+  readBytes: () => undefined,
   close: () => {},
 };
 
