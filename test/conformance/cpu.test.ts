@@ -21,6 +21,7 @@ for (const isa of cpuIsas()) {
         createCpuDevice(model, checkpoint, kv, limits, { isa, computeDtype, numThreads }),
       computeDtype,
       blockSizes: [16, 32],
+      headMultiple: 8,
     });
   }
 }

@@ -8,4 +8,5 @@ deviceCases({
   make: async (model, checkpoint, kv, limits) => createReferenceDevice(model, checkpoint, kv, limits),
   computeDtype: 'f32',
   blockSizes: [16, 8, 32],
+  headMultiple: 1,
 });

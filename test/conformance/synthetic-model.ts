@@ -132,8 +132,10 @@ function writeScales(view: DataView, start: number, type: TensorType, cols: numb
   if (type === 'F16') view.setUint16(start, toHalf(signed * 3), true);
   if (type === 'BF16') view.setUint16(start, toBfloat16(signed * 3), true);
   const { at, levels } = HALF_SCALES[type] ?? { at: [], levels: 1 };
+  // The minimum is added in Q4_1 and Q5_1 and subtracted in the K types: either way the weights lie around zero, as real ones do.
+  const minimum = type === 'Q4_1' || type === 'Q5_1' ? -1.25 * signed : signed;
   at.forEach((offset, i) => {
-    view.setUint16(start + offset, toHalf(i === 0 ? (signed * 2.5) / levels : signed), true);
+    view.setUint16(start + offset, toHalf(i === 0 ? (signed * 2.5) / levels : minimum), true);
   });
 }
 
