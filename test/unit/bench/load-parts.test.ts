@@ -5,11 +5,12 @@ import { prefixRepetitionPrompts } from '../../../src/bench/datasets/prefix-repe
 import { randomPrompts } from '../../../src/bench/datasets/random.ts';
 import { shareGptPrompts } from '../../../src/bench/datasets/sharegpt.ts';
 import { tracePrompts } from '../../../src/bench/datasets/trace.ts';
-import { overSaturatedAt, trend } from '../../../src/bench/over-saturation.ts';
+import { overSaturatedAt } from '../../../src/bench/over-saturation.ts';
 import { idSource, tokenizerSource, wordSource } from '../../../src/bench/prompt-source.ts';
 import { requestBody } from '../../../src/bench/request-body.ts';
 import { sendTimes } from '../../../src/bench/send-times.ts';
 import { PagodaError } from '../../../src/errors.ts';
+import { trend } from '../../../src/workload/trend.ts';
 import type { Workload } from '../../../src/workload/workload.ts';
 
 const ids = idSource(Array.from({ length: 200 }, (_, i) => 1000 + i));
