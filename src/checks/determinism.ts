@@ -10,6 +10,7 @@ import type { EngineOptions } from '../engine/engine-options.ts';
 import { LLM } from '../engine/llm.ts';
 import type { SamplingInput } from '../engine/resolve-sampling.ts';
 import type { TextDelta } from '../engine/text-generation.ts';
+import { RandomSource } from '../workload/random-source.ts';
 import { type CheckOutput, type CheckRequest, EngineRun } from './engine-runs.ts';
 import { Gates } from './gates.ts';
 import { availableCpuPaths } from './paths.ts';
@@ -17,19 +18,11 @@ import { availableCpuPaths } from './paths.ts';
 const NUM_REQUESTS = 64;
 const gates = new Gates();
 
-/** A small generator of its own, so that the requests are the same in every run. */
-function generator(seed: number): () => number {
-  let state = seed >>> 0;
-  return () => {
-    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
-    return state / 2 ** 32;
-  };
-}
-
 /** Lengths 1 to 600; a third of the prompts share a long prefix; half are sampled with a seed, some with every filter on. */
 function mixedRequests(vocabSize: number): CheckRequest[] {
-  const random = generator(20_26);
-  const token = () => 3 + Math.floor(random() * (vocabSize - 3));
+  const source = new RandomSource(2026, 'determinism');
+  const random = () => source.uniform();
+  const token = () => 3 + source.below(vocabSize - 3);
   const prefix = Array.from({ length: 160 }, token);
   const lengths = [1, 2, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 255, 256, 511, 512, 600];
   return Array.from({ length: NUM_REQUESTS }, (_, i) => {

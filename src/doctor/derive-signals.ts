@@ -47,7 +47,7 @@ const maxOf = (values: readonly number[]): number | null =>
   values.length === 0 ? null : values.reduce((most, value) => Math.max(most, value));
 
 /** The value that a share of the values does not exceed. */
-function highOf(values: readonly number[], share: number): number | null {
+export function highOf(values: readonly number[], share: number): number | null {
   const ascending = [...values].sort((a, b) => a - b);
   return ascending[Math.max(0, Math.ceil(share * ascending.length) - 1)] ?? null;
 }

@@ -3,6 +3,7 @@
 
 import { PagodaError } from '../errors.ts';
 import type { Distribution } from '../sim/run-summary.ts';
+import { highOf } from './derive-signals.ts';
 import { NO_FACTS, type Observation, type ServerFacts } from './observation.ts';
 import { observeSimulation, type SimulatedRun } from './observe-simulation.ts';
 import { isRising } from './rising.ts';
@@ -115,8 +116,7 @@ function benchOf(json: Json, { path }: RecordFile, facts: ServerFacts): Observat
 function outputLengths(json: Json): Signals {
   const lengths = asNumbers(json.output_lens)?.filter((length) => length > 0) ?? [];
   if (lengths.length > 0) {
-    const ascending = lengths.sort((a, b) => a - b);
-    const at = (share: number): number => ascending[Math.max(0, Math.ceil(share * ascending.length) - 1)]!;
+    const at = (share: number) => highOf(lengths, share);
     return known({ outputP50: at(0.5), outputP95: at(0.95), outputP99: at(0.99) });
   }
   const given = asObject(json.output_len_percentiles);

@@ -1,13 +1,8 @@
 // What a run of a workload amounts to, simulated or measured: the figures that are printed, compared and diagnosed.
 
-export interface Distribution {
-  readonly mean: number;
-  readonly p50: number;
-  readonly p90: number;
-  readonly p95: number;
-  readonly p99: number;
-  readonly max: number;
-}
+import type { Distribution } from '../workload/streaming-distribution.ts';
+
+export type { Distribution };
 
 export interface RunSummary {
   readonly numCompleted: number;

@@ -8,7 +8,7 @@ const SMALLEST = 1e-6;
 /** Up to 1e9 in units of 1. */
 const NUM_BUCKETS = Math.ceil(Math.log(1e15) / GROWTH) + 2;
 
-export interface DistributionFigures {
+export interface Distribution {
   readonly mean: number;
   readonly p50: number;
   readonly p90: number;
@@ -73,7 +73,7 @@ export class StreamingDistribution {
     return this.#buckets === null ? this.#exactQuantile(share) : this.#bucketQuantile(share, this.#buckets);
   }
 
-  figures(): DistributionFigures {
+  figures(): Distribution {
     return {
       mean: this.mean,
       p50: this.quantile(0.5),

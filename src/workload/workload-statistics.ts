@@ -3,7 +3,7 @@
 
 import { ArrivalCounts } from './arrival-counts.ts';
 import { RandomSource } from './random-source.ts';
-import { type DistributionFigures, StreamingDistribution } from './streaming-distribution.ts';
+import { type Distribution, StreamingDistribution } from './streaming-distribution.ts';
 import type { Workload, WorkloadRequest } from './workload.ts';
 
 /** Pairs kept for the rank correlation, and ids kept for the share of blocks seen before. */
@@ -14,8 +14,8 @@ export interface WorkloadStatistics {
   readonly numRequests: number;
   readonly numPromptTokens: number;
   readonly numOutputTokens: number;
-  readonly promptTokens: DistributionFigures;
-  readonly outputTokens: DistributionFigures;
+  readonly promptTokens: Distribution;
+  readonly outputTokens: Distribution;
   readonly promptTokensCv: number;
   readonly outputTokensCv: number;
   /** Spearman's rho of prompt and output lengths, from a random sample of 4,096 requests at most. */

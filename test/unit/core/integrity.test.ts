@@ -88,10 +88,11 @@ const damages: Array<[string, RegExp, (parts: Parts) => void]> = [
   [
     'more computed than there is room',
     /in room for/,
-    ({ runs }) => {
+    ({ runs, pool }) => {
+      pool.release(runs.blockTables[0]![2]!);
+      runs.blockTables[0]![2] = 0;
       runs.capacityTokens = 32;
       runs.numTableBlocks = 2;
-      runs.computedTokens = 40;
     },
   ],
   [
