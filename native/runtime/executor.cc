@@ -6,6 +6,8 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "runtime/rescore.h"
+
 namespace pagoda {
 namespace {
 
@@ -301,6 +303,8 @@ void Executor::row_op(const Op& op, const Step& step, int32_t r, float* scratch)
     case OpKind::SelectRows:
       std::memcpy(row(op.out, cols, r), row(op.in, cols, logit_rows_[chunk_first_ + r].token), sizeof(float) * cols);
       return;
+    case OpKind::Rescore:
+      return rescore(*kernels_, weights_->matrix(op.weight).parts[0], row(op.in, cols, r), op.bias >= 0 ? weights_->vector(op.bias) : nullptr, row(op.out, plan_.vocab_size, r), scratch);
     case OpKind::Softcap:
       return kernels_->softcap(row(op.in, cols, r), cols, op.cap);
     default:

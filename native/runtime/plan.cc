@@ -83,6 +83,13 @@ class Checker {
         buffer(op.in, op.cols);
         check(op.cap > 0, "cap");
         return;
+      case OpKind::Rescore:
+        side(op.in);
+        buffer(op.in, op.cols);
+        matrix(op.weight, plan_.vocab_size, op.cols, 1);
+        buffer(op.out, plan_.vocab_size);
+        if (op.bias >= 0) vector(op.bias, plan_.vocab_size);
+        return;
       case OpKind::SelectRows:
         per_logit_row_ = false;
         buffer(op.in, op.cols);

@@ -12,10 +12,10 @@ namespace pagoda {
 
 // The order is that of OP_KINDS in src/device/cpu/addon.ts.
 enum class OpKind : int32_t {
-  Embed, AddPosition, RmsNorm, LayerNorm, Quantize, Rope, KvWrite, GatedActivation, Activation, Add, SelectRows, Softcap,  // row by row
+  Embed, AddPosition, RmsNorm, LayerNorm, Quantize, Rope, KvWrite, GatedActivation, Activation, Add, SelectRows, Rescore, Softcap,  // row by row
   Linear, Attention, Moe, Sample,
 };
-constexpr int kNumOpKinds = 16;
+constexpr int kNumOpKinds = 17;
 
 // One activation buffer: float rows [capacity, cols], or quantized rows when `quantized`. T buffers have max_tokens rows, R
 // buffers (rows that need logits) `logit_rows`.

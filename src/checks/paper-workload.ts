@@ -1,12 +1,12 @@
-// Requests as papers describe them: lognormal lengths, those outside the data set's filter thrown away, Poisson arrivals.
+// Requests as papers describe them: lengths of a distribution, those outside the data set's filter thrown away, Poisson arrivals.
 
+import { LengthSampler, type LengthShape, MOST_TOKENS } from '../workload/lengths.ts';
 import { RandomSource } from '../workload/random-source.ts';
 import type { Workload, WorkloadRequest } from '../workload/workload.ts';
 
 export interface PaperLengths {
-  /** mu and sigma of ln(tokens). */
-  readonly prompt: { readonly mu: number; readonly sigma: number };
-  readonly output: { readonly mu: number; readonly sigma: number };
+  readonly prompt: LengthShape;
+  readonly output: LengthShape;
   accepts(numPromptTokens: number, numOutputTokens: number): boolean;
 }
 
@@ -21,12 +21,15 @@ export interface PaperWorkload extends PaperLengths {
 export function paperRequests(given: PaperWorkload): WorkloadRequest[] {
   const lengths = new RandomSource(given.seed, 'lengths');
   const arrivals = new RandomSource(given.seed, 'arrivals');
+  const [prompt, output] = [given.prompt, given.output].map(
+    (shape) => new LengthSampler({ shape, min: 1, max: MOST_TOKENS }),
+  ) as [LengthSampler, LengthSampler];
   const { numRequests = Number.POSITIVE_INFINITY, maxSeconds = Number.POSITIVE_INFINITY } = given;
   const requests: WorkloadRequest[] = [];
   let arrivalSeconds = 0;
   while (requests.length < numRequests) {
-    const numPromptTokens = Math.floor(Math.exp(given.prompt.mu + given.prompt.sigma * lengths.normal()));
-    const numOutputTokens = Math.floor(Math.exp(given.output.mu + given.output.sigma * lengths.normal()));
+    const numPromptTokens = prompt.at(lengths.uniform(), lengths);
+    const numOutputTokens = output.at(lengths.uniform(), lengths);
     if (!given.accepts(numPromptTokens, numOutputTokens)) continue;
     arrivalSeconds += arrivals.exponential(1 / given.requestsPerSecond);
     if (arrivalSeconds > maxSeconds) break;

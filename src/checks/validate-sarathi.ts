@@ -6,6 +6,7 @@ import type { EngineProfile } from '../sim/cost/engine-profile.ts';
 import { RooflineCost } from '../sim/cost/roofline-cost.ts';
 import type { Deployment } from '../sim/deployment.ts';
 import { simulate } from '../sim/simulation.ts';
+import type { LengthShape } from '../workload/lengths.ts';
 import { type PaperLengths, paperRequests, workloadOfRequests } from './paper-workload.ts';
 import { runPrefillFirst } from './prefill-first.ts';
 import { median, type ValidationPart } from './validation-part.ts';
@@ -77,7 +78,11 @@ export const validateSarathi: ValidationPart = {
 };
 
 function lengths([p50, p90]: [number, number], [outP50, outP90]: [number, number], longest: number): PaperLengths {
-  const fit = (middle: number, high: number) => ({ mu: Math.log(middle), sigma: Math.log(high / middle) / 1.2816 });
+  const fit = (middle: number, high: number): LengthShape => ({
+    kind: 'lognormal',
+    mu: Math.log(middle),
+    sigma: Math.log(high / middle) / 1.2816,
+  });
   return {
     prompt: fit(p50, p90),
     output: fit(outP50, outP90),

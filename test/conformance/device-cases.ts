@@ -11,7 +11,7 @@ import { createReferenceDevice, type KvOptions } from '../../src/device/referenc
 import { SamplerScratch, sampleToken } from '../../src/device/reference/sample.ts';
 import { TokenHistory } from '../../src/device/reference/token-history.ts';
 import type { LoadedModel } from '../../src/model/load-model.ts';
-import type { Program } from '../../src/model/program.ts';
+import { type Program, ProgramBuilder, type Value, type WeightRef } from '../../src/model/program.ts';
 import { DeviceDriver, type DrivenSequence, GREEDY } from './device-driver.ts';
 import { type SyntheticModel, type SyntheticOptions, syntheticModel, testRandom } from './synthetic-model.ts';
 import { type SyntheticShape, syntheticProgram } from './synthetic-program.ts';
@@ -150,21 +150,19 @@ const isQuantized = (format: TensorType) => format !== 'F32' && format !== 'F16'
 
 export function deviceCases(device: DeviceUnderTest): void {
   const opened: Array<() => void | Promise<void>> = [];
-  const build = (
-    shape: Partial<SyntheticShape>,
-    options: SyntheticOptions = {},
-  ): SyntheticModel & { program: Program } => {
-    const program = syntheticProgram(shape);
+  const buildProgram = (program: Program, options: SyntheticOptions = {}): SyntheticModel & { program: Program } => {
     const model = syntheticModel(program, options);
     opened.push(() => model.dispose());
     return { ...model, program };
   };
+  const build = (shape: Partial<SyntheticShape>, options: SyntheticOptions = {}) =>
+    buildProgram(syntheticProgram(shape), options);
   const make = async (model: SyntheticModel, kv: KvOptions = KV_F32): Promise<Device> => {
     const made = await device.make(model.model, model.checkpoint, kv, LIMITS);
     opened.push(() => made.dispose());
     return made;
   };
-  const context: CaseContext = { device, build, make };
+  const context: CaseContext = { device, build, buildProgram, make };
 
   describe(`device ${device.name}`, () => {
     afterAll(async () => {
@@ -181,6 +179,7 @@ export function deviceCases(device: DeviceUnderTest): void {
 interface CaseContext {
   readonly device: DeviceUnderTest;
   build(shape: Partial<SyntheticShape>, options?: SyntheticOptions): SyntheticModel & { program: Program };
+  buildProgram(program: Program, options?: SyntheticOptions): SyntheticModel & { program: Program };
   make(model: SyntheticModel, kv?: KvOptions): Promise<Device>;
 }
 
@@ -190,7 +189,7 @@ function randomTokens(seed: number, length: number, vocab: number): number[] {
 }
 
 /** Logits against the reference device. */
-function numberCases({ device, build, make }: CaseContext): void {
+function numberCases({ device, build, buildProgram, make }: CaseContext): void {
   const compare = async (
     model: SyntheticModel & { program: Program },
     kv: KvOptions,
@@ -224,6 +223,20 @@ function numberCases({ device, build, make }: CaseContext): void {
       await compare(build(QUANTIZED_SHAPE, { format }), KV_F32, { activations });
     });
 
+    it('the best ones in float32, also from quantized output weights', async () => {
+      const program = outputLayerOnly(256, 1000);
+      const model = buildProgram(program, { format: 'Q4_1' });
+      const tokens = randomTokens(3, 70, program.vocabSize);
+      const found = await (await make(model)).logits(tokens);
+      const wanted = await createReferenceDevice(model.model, model.checkpoint, KV_F32, LIMITS).logits(tokens);
+      for (const t of tokens.keys()) {
+        const row = found.subarray(t * program.vocabSize, (t + 1) * program.vocabSize);
+        const best = row.reduce((at, x, i) => (x > row[at] ? i : at), 0);
+        const exact = wanted[t * program.vocabSize + best];
+        expect(Math.abs(row[best] - exact)).toBeLessThanOrEqual(FLOAT_ROUNDING * 256 * Math.abs(exact));
+      }
+    });
+
     it.each(['f16', 'bf16', 'int8'] as const)('KV in %s', async (dtype) => {
       const model = build({ windows: [0, 9] });
       await compare(model, { ...KV_F32, dtype }, { kv: ROUNDING[dtype] });
@@ -233,6 +246,18 @@ function numberCases({ device, build, make }: CaseContext): void {
       expect(rounded.some((x, i) => x !== plain[i])).toBe(true);
     });
   });
+}
+
+/** Embedding, output layer, and an attention that nobody reads, because a device has at least one KV layer. */
+function outputLayerOnly(hidden: number, vocab: number): Program {
+  const b = new ProgramBuilder();
+  const matrix = (name: string, rows: number): WeightRef => ({ name: `${name}.weight`, rows, cols: hidden });
+  const x = b.embed(matrix('token_embd', vocab));
+  const layer = { numKvHeads: 1, headDim: 32, window: 0 };
+  const [q, k, v] = ['q', 'k', 'v'].map((name) => b.linear(x, matrix(name, 32))) as [Value, Value, Value];
+  b.attention(q, k, v, layer, { numHeads: 1, scale: 0.2 });
+  b.sample(b.linear(b.selectRows(x), matrix('output', vocab)));
+  return b.build(hidden, vocab);
 }
 
 /** Relative roundings that a case involves besides float32. */

@@ -70,6 +70,7 @@ export const OP_KINDS = [
   'activation',
   'add',
   'selectRows',
+  'rescore',
   'softcap',
   'linear',
   'attention',

@@ -130,6 +130,7 @@ class OpLowering {
       const next = this.#lower(op);
       lowered.push(next);
       for (const storage of next.writes) this.#quantized.delete(storage.id);
+      if (op.kind === 'linear' && next.storages.q && this.#makesLogits(op)) lowered.push(this.#rescore(op));
     }
     return lowered;
   }
@@ -146,6 +147,19 @@ class OpLowering {
       storages: { in: source, q },
     } as const;
     lowered.push({ ...op, reads: [source], writes: [q], fields: { cols: value.cols } });
+  }
+
+  #makesLogits({ out }: Extract<FusedOp, { kind: 'linear' }>): boolean {
+    return out.rows === 'R' && out.cols === this.#options.program.vocabSize;
+  }
+
+  /** After an output layer in int8: its best logits once more, from the float32 activations. */
+  #rescore(op: Extract<FusedOp, { kind: 'linear' }>): LoweredOp {
+    const storages = { in: this.#storage(op.in, op.storageOf), out: this.#storage(op.out, op.storageOf) };
+    const bias = op.bias ? { bias: this.#options.weightIndex(op.bias.name) } : {};
+    const fields = { cols: op.in.cols, weight: this.#options.weightIndex(op.weight.name), ...bias };
+    const reads = [storages.in, storages.out];
+    return { kind: 'rescore', work: 'rows', perLogitRow: true, storages, reads, writes: [storages.out], fields };
   }
 
   #storage(value: Value, storageOf: FusedOp['storageOf']): Storage {

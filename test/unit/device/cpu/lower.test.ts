@@ -80,6 +80,16 @@ describe('lower', () => {
     expect(plan(serialLayers(1), false).ops.some((op) => kind(op) === 'quantize' || op.q !== undefined)).toBe(false);
   });
 
+  it('computes the best logits again where the output layer is in int8, before anything else looks at them', () => {
+    const { ops } = plan(serialLayers(1), true);
+    const again = ops.filter((op) => kind(op) === 'rescore');
+    const output = ops.filter((op) => kind(op) === 'linear').at(-1)!;
+    const norm = ops.filter((op) => kind(op) === 'rmsNorm').at(-1)!;
+    expect(again.map((op) => [op.in, op.out, op.weight])).toEqual([[norm.out, output.out, output.weight]]);
+    expect(ops.indexOf(again[0]!)).toBe(ops.length - 2);
+    expect(plan(serialLayers(1), false).ops.some((op) => kind(op) === 'rescore')).toBe(false);
+  });
+
   it('needs ten phases per layer', () => {
     expect(numPhases(plan(serialLayers(3), true).ops) - numPhases(plan(serialLayers(2), true).ops)).toBe(10);
   });
