@@ -3,23 +3,21 @@
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { existsSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
-import { createRequire } from 'node:module';
 import { join } from 'node:path';
-import { compileAll, findCompiler, isMac, languageFlags, nativeFiles, root, runCompiler } from './native-sources.mjs';
+import {
+  addonFlags,
+  addonIncludes,
+  addonObjectDir,
+  compileAll,
+  findCompiler,
+  isMac,
+  nativeFiles,
+  root,
+  runCompiler,
+} from './native-sources.mjs';
 
 const buildDir = join(root, 'build');
 const addon = join(buildDir, 'pagoda.node');
-
-/** On top of the language flags: what the addon needs. */
-const common = [
-  ...languageFlags,
-  '-O3',
-  '-fPIC',
-  '-fvisibility=hidden',
-  '-fstack-protector-strong',
-  '-DNAPI_VERSION=8',
-  '-DNODE_GYP_MODULE_NAME=pagoda',
-];
 
 async function buildNative() {
   if (process.env.PAGODA_SKIP_NATIVE === '1') return;
@@ -31,8 +29,6 @@ async function buildNative() {
     rmSync(addon, { force: true });
     return;
   }
-  const require = createRequire(import.meta.url);
-  const headers = require('node-api-headers').include_dir;
   const sources = nativeFiles(['.cc']);
   if (sources.length === 0) return;
   const sanitize = process.env.PAGODA_SANITIZE
@@ -41,9 +37,9 @@ async function buildNative() {
   const started = Date.now();
   let numCompiled = 0;
   const objects = await compileAll(compiler, sources, {
-    objectDir: join(buildDir, 'obj'),
-    flags: [...common, ...sanitize],
-    includes: [headers, join(root, 'native')],
+    objectDir: addonObjectDir,
+    flags: [...addonFlags, ...sanitize],
+    includes: addonIncludes(),
     onStart: (numFiles) => {
       numCompiled = numFiles;
       process.stderr.write(

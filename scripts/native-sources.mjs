@@ -3,6 +3,7 @@
 import { spawn, spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync } from 'node:fs';
+import { createRequire } from 'node:module';
 import { availableParallelism } from 'node:os';
 import { dirname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -20,30 +21,49 @@ export const languageFlags = [
   '-Wextra',
   ...(isMac ? [] : ['-pthread']),
 ];
+/** On top of those: what the addon needs. */
+export const addonFlags = [
+  ...languageFlags,
+  '-O3',
+  '-fPIC',
+  '-fvisibility=hidden',
+  '-fstack-protector-strong',
+  '-DNAPI_VERSION=8',
+  '-DNODE_GYP_MODULE_NAME=pagoda',
+];
+export const addonObjectDir = join(root, 'build', 'obj');
+/** Where the addon's sources find their headers. */
+export function addonIncludes() {
+  return [createRequire(import.meta.url)('node-api-headers').include_dir, join(root, 'native')];
+}
+const avx512Flags = [
+  '-mavx512f',
+  '-mavx512bw',
+  '-mavx512dq',
+  '-mavx512vl',
+  '-mavx512vnni',
+  '-mavx512bf16',
+  '-mfma',
+  '-mf16c',
+  '-mavx2',
+  '-mprefer-vector-width=512',
+  // gcc 12's own AVX-512 header trips its uninitialized-variable warnings by the hundred (gcc bug 105593).
+  '-Wno-uninitialized',
+  '-Wno-maybe-uninitialized',
+];
 const perFile = {
-  'kernels-avx512.cc': isX64
-    ? [
-        '-mavx512f',
-        '-mavx512bw',
-        '-mavx512dq',
-        '-mavx512vl',
-        '-mavx512vnni',
-        '-mavx512bf16',
-        '-mfma',
-        '-mf16c',
-        '-mavx2',
-        '-mprefer-vector-width=512',
-        // gcc 12's own AVX-512 header trips its uninitialized-variable warnings by the hundred (gcc bug 105593).
-        '-Wno-uninitialized',
-        '-Wno-maybe-uninitialized',
-      ]
-    : [],
+  // It shares headers with the AVX-512 table and needs a part of them.
+  'kernels-amx.cc': isX64 ? [...avx512Flags, '-mamx-tile', '-mamx-int8', '-Wno-unused-function'] : [],
+  'kernels-avx512.cc': isX64 ? avx512Flags : [],
   'kernels-avx2.cc': isX64 ? ['-mavx2', '-mfma', '-mf16c', '-mbmi2'] : [],
 };
 
-/** The instruction set of a translation unit: one each, chosen at load. */
-export function instructionSetFlags(source) {
-  return perFile[source.split(/[\\/]/).pop()] ?? [];
+/** The instruction set of a translation unit: one each, chosen at load. None where the compiler is too old to know it. */
+function instructionSetFlags(compiler, source) {
+  const flags = perFile[source.split(/[\\/]/).pop()] ?? [];
+  if (flags.length === 0) return flags;
+  const probe = spawnSync(compiler.name, [...flags, '-x', 'c++', '-fsyntax-only', '-'], { input: '' });
+  return probe.status === 0 ? flags : [];
 }
 
 /** The first C++ compiler that answers, or null. */
@@ -93,14 +113,18 @@ function withHeaders(source, seen = new Set()) {
 }
 
 /**
- * Compiles what has no up-to-date object in `objectDir`, removes the objects of older versions, and returns the object of each
- * source. An object's name holds a hash of the compiler, the flags, the source and its headers. `onStart` hears how many files
- * there are to do, when there are any.
+ * Compiles what has no up-to-date object in `objectDir` and returns the object of each source. An object's name holds a hash of
+ * the compiler, the flags, the source and its headers. `sources` are all that have objects there, unless `isPart`: then objects
+ * of other sources and versions stay. `onStart` hears how many files there are to do, when there are any.
  */
-export async function compileAll(compiler, sources, { objectDir, flags, includes, onStart = () => {} }) {
+export async function compileAll(
+  compiler,
+  sources,
+  { objectDir, flags, includes, isPart = false, onStart = () => {} },
+) {
   mkdirSync(objectDir, { recursive: true });
   const jobs = sources.map((source) => {
-    const ownFlags = [...flags, ...instructionSetFlags(source)];
+    const ownFlags = [...flags, ...instructionSetFlags(compiler, source)];
     const hash = createHash('sha256').update(compiler.version).update(ownFlags.join(' '));
     for (const file of [...withHeaders(source)].sort()) hash.update(readFileSync(file));
     const name = relative(join(root, 'native'), source).replaceAll(/[\\/]/g, '-');
@@ -118,7 +142,7 @@ export async function compileAll(compiler, sources, { objectDir, flags, includes
   };
   await Promise.all(Array.from({ length: Math.min(availableParallelism(), 8) }, worker));
   const current = new Set(jobs.map((job) => job.object));
-  for (const file of readdirSync(objectDir)) {
+  for (const file of isPart ? [] : readdirSync(objectDir)) {
     if (file.endsWith('.o') && !current.has(join(objectDir, file))) rmSync(join(objectDir, file), { force: true });
   }
   return new Map(jobs.map((job) => [job.source, job.object]));

@@ -1,6 +1,7 @@
 // Float GEMM on panels: every output is one chain acc = fma(w, x, acc) over k = 0, 1, ... whatever the tile.
 // F32, F16 and BF16 panels are read as they are; a quantized panel is first dequantized into the scratch, exactly.
 #pragma once
+#include "gemm-traits-inl.h"
 #include "packed-format.h"
 #include "simd.h"
 

@@ -9,29 +9,13 @@
 // multiply-add (arm64), and rounds twice where it has not (baseline x86-64).
 //
 // Loops: panels outside, row tiles inside, so that weights come from memory once; rows are taken in slabs that keep the
-// activations in the second-level cache.
+// activations in the second-level cache. Where an instruction set has a tile of two panels, it is its tallest.
 #pragma once
+#include <algorithm>
+
 #include "kernels.h"
 #include "packed-format.h"
 #include "simd.h"
-
-namespace pagoda {
-namespace PAGODA_ISA_NAMESPACE {
-
-#ifdef PAGODA_ISA_AVX512
-constexpr bool kSignedBytes = false;  // vpdpbusd multiplies unsigned weights with signed activations
-constexpr int kFloatTileRows = 8, kFloatTilePanels = 2;
-#elif defined(PAGODA_ISA_AVX2)
-constexpr bool kSignedBytes = true;  // vpmaddubsw saturates: |w| as the unsigned side, the sign moved to the activation
-constexpr int kFloatTileRows = 6, kFloatTilePanels = 1;
-#else
-constexpr bool kSignedBytes = true;
-constexpr int kFloatTileRows = 2, kFloatTilePanels = 1;
-#endif
-
-}  // namespace PAGODA_ISA_NAMESPACE
-}  // namespace pagoda
-
 #include "gemm-f32-inl.h"
 #include "quantize-inl.h"
 #include "gemm-tile-inl.h"
@@ -52,7 +36,7 @@ static int tile_height(const TileHeights& tiles, int32_t row, int32_t left) {
   const int in_group = kGroupRows - row % kGroupRows;
   for (int i = 0; i < tiles.count; ++i) {
     const int height = tiles.heights[i];
-    if (height <= left && (height <= in_group || in_group == kGroupRows)) return height;
+    if (height <= left && height <= in_group) return height;
   }
   return 1;
 }
@@ -75,6 +59,14 @@ static TileFn tile_function(Format format, int rows) {
   }
 }
 
+static void point_at_panel(TileJob& job, const PanelLayout& layout, int32_t panel) {
+  const PackedWeight& weight = *job.args->weight;
+  job.panel = panel;
+  job.codes = weight.data + (size_t)panel * weight.panel_bytes;
+  job.scales = job.codes + layout.scales;
+  job.supers = job.codes + layout.supers;
+}
+
 static void int8_gemm(const GemmArgs& args) {
   const PackedWeight& weight = *args.weight;
   const PanelLayout layout = panel_layout(weight.format, weight.cols);
@@ -82,22 +74,22 @@ static void int8_gemm(const GemmArgs& args) {
   job.args = &args;
   job.blocks = num_blocks(weight.cols);
   const size_t row_bytes = (size_t)job.blocks * (sizeof(Record) / kGroupRows);
-  const TileHeights& tiles = tile_heights(weight.format);
-  const int tallest = tiles.heights[0];
-  int32_t slab = (int32_t)(kSlabBytes / row_bytes) / tallest * tallest;
-  if (slab < tallest) slab = tallest;
+  const int32_t slab = std::max<int32_t>((int32_t)(kSlabBytes / row_bytes) / kGroupRows * kGroupRows, kGroupRows);
   for (int32_t begin = args.row_begin, end; begin < args.row_end; begin = end) {
     end = args.row_end - begin > slab ? begin / kGroupRows * kGroupRows + slab : args.row_end;
-    for (job.panel = args.panel_begin; job.panel < args.panel_end; ++job.panel) {
-      job.codes = weight.data + (size_t)job.panel * weight.panel_bytes;
-      job.scales = job.codes + layout.scales;
-      job.supers = job.codes + layout.supers;
+    for (int32_t panel = args.panel_begin, panels; panel < args.panel_end; panel += panels) {
+      panels = std::min(tile_panels(weight.format), args.panel_end - panel);
+      const TileHeights& tiles = tile_heights(weight.format, panels);
       job.first = true;
       for (job.row = begin; job.row < end; job.row += job.rows, job.first = false) {
         job.rows = tile_height(tiles, job.row, end - job.row);
         job.row_in_group = job.row % kGroupRows;
         job.records = reinterpret_cast<const Record*>(args.q->data) + (size_t)(job.row / kGroupRows) * job.blocks;
-        tile_function(weight.format, job.rows)(job);
+        const bool together = panels > 1 && job.rows == tiles.heights[0];
+        for (int32_t p = panel; p < (together ? panel + 1 : panel + panels); ++p) {
+          point_at_panel(job, layout, p);
+          tile_function(weight.format, job.rows)(job);
+        }
       }
     }
   }

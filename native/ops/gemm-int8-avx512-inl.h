@@ -1,6 +1,6 @@
 // Integer tiles for AVX-512 VNNI. vpdpbusd multiplies unsigned codes with signed activations and adds four products at once;
 // the offset of a code (w = code - offset) costs nothing, because -offset * sum(a) is what the accumulator starts from.
-// Float accumulators stay in registers up to 12 rows; taller tiles and pairs of panels keep them in the first-level cache.
+// Float accumulators stay in registers up to 12 of them; larger tiles keep them in the first-level cache.
 #pragma once
 #include "gemm-f32-inl.h"
 #include "gemm-tile-inl.h"
@@ -35,6 +35,31 @@ template <Format F> PAGODA_INLINE __m512i unsigned_chunk(const uint8_t* block, i
   return codes;
 }
 
+// Values + 128 of the codes of formats that have a table.
+template <Format F> PAGODA_INLINE __m512i code_table() {
+  constexpr FormatFacts facts = facts_of(F);
+  if constexpr (facts.table == CodeTable::None) return _mm512_setzero_si512();
+  const __m128i values = _mm_loadu_si128((const __m128i*)(facts.table == CodeTable::Iq4 ? kIq4Values : kMxfp4Values));
+  return _mm512_xor_si512(_mm512_broadcast_i32x4(values), _mm512_set1_epi8((char)0x80));
+}
+
+// Scale and minimum of one block of 32 columns, of formats with one scale per block.
+struct BlockScales {
+  f32x16 scale, min;
+};
+template <Format F> PAGODA_INLINE BlockScales block_scales(const uint8_t* scales, f32x16 super_scale, f32x16 super_min) {
+  constexpr FormatFacts facts = facts_of(F);
+  if constexpr (facts.scales == ScaleKind::KMin) {
+    return {super_scale * to_float(load_u8(scales)), super_min * to_float(load_u8(scales + 16))};
+  } else if constexpr (facts.scales == ScaleKind::K) {
+    return {super_scale * to_float(load_i8((const int8_t*)scales)), zero()};
+  } else if constexpr (facts.has_min()) {
+    return {block_scale(facts, scales, nullptr, 0), block_min(facts, scales, nullptr, 0)};
+  } else {
+    return {block_scale(facts, scales, nullptr, 0), zero()};
+  }
+}
+
 template <Format F> PAGODA_INLINE __m512i initial_sum(const Record& record, int row, int half) {
   constexpr FormatFacts facts = facts_of(F);
   if constexpr (facts.sixteens() && facts.offset != 0) {
@@ -53,26 +78,20 @@ template <Format F> PAGODA_INLINE __m512i initial_sum(const Record& record, int 
 
 template <Format F, int kRows, int kPanels> PAGODA_NOINLINE void vnni_tile(const TileJob& job) {
   constexpr FormatFacts facts = facts_of(F);
-  constexpr int kGroups = (kRows + kGroupRows - 1) / kGroupRows;
   constexpr int kHalves = facts.sixteens() ? 2 : 1, kLines = facts.code_bytes() / 64;
   constexpr bool kInMemory = kRows * kPanels * kHalves > 12;
   const size_t panel_bytes = job.args->weight->panel_bytes;
-  const int blocks = job.blocks, row0 = kGroups > 1 ? 0 : job.row_in_group;
+  const int blocks = job.blocks, row0 = job.row_in_group;
   const uint8_t *codes = job.codes, *scales = job.scales, *supers = job.supers;
-  const Record* records[kGroups];
-  PAGODA_UNROLL for (int g = 0; g < kGroups; ++g) records[g] = job.records + (size_t)g * blocks;
+  const Record* record = job.records;
   const bool first = job.first;
-  __m512i table = _mm512_setzero_si512();
-  if constexpr (facts.table != CodeTable::None) {
-    table = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i*)(facts.table == CodeTable::Iq4 ? kIq4Values : kMxfp4Values)));
-    table = _mm512_xor_si512(table, _mm512_set1_epi8((char)0x80));
-  }
+  const __m512i table = code_table<F>();
 
   alignas(64) f32x16 buffer[kRows * kPanels];
   f32x16* sums = buffer;
   if (kInMemory) asm("" : "+r"(sums));  // opaque: otherwise the compiler keeps them in registers and spills the integer sums
   PAGODA_UNROLL for (int i = 0; i < kRows * kPanels; ++i) sums[i] = zero();
-  f32x16 super_scale[kPanels], super_min[kPanels];
+  f32x16 super_scale[kPanels] = {}, super_min[kPanels] = {};
 
   for (int b = 0; b < blocks; ++b) {
     if (first) {
@@ -94,14 +113,14 @@ template <Format F, int kRows, int kPanels> PAGODA_NOINLINE void vnni_tile(const
     __m512i isum[kHalves][kRows][kPanels];
     PAGODA_UNROLL for (int h = 0; h < kHalves; ++h)
       PAGODA_UNROLL for (int m = 0; m < kRows; ++m)
-        PAGODA_UNROLL for (int p = 0; p < kPanels; ++p) isum[h][m][p] = initial_sum<F>(*records[m / kGroupRows], (row0 + m) % kGroupRows, h);
+        PAGODA_UNROLL for (int p = 0; p < kPanels; ++p) isum[h][m][p] = initial_sum<F>(*record, row0 + m, h);
     PAGODA_UNROLL for (int t = 0; t < 8; ++t) {
       const int h = kHalves == 2 ? t / 4 : 0;
       __m512i w[kPanels];
       PAGODA_UNROLL for (int p = 0; p < kPanels; ++p) w[p] = unsigned_chunk<F>(codes + p * panel_bytes, t, table);
       PAGODA_UNROLL for (int m = 0; m < kRows; ++m) {
         int32_t four;
-        memcpy(&four, records[m / kGroupRows]->a[(row0 + m) % kGroupRows] + 4 * t, 4);
+        memcpy(&four, record->a[row0 + m] + 4 * t, 4);
         const __m512i x = _mm512_set1_epi32(four);
         PAGODA_UNROLL for (int p = 0; p < kPanels; ++p) isum[h][m][p] = _mm512_dpbusd_epi32(isum[h][m][p], w[p], x);
       }
@@ -117,53 +136,42 @@ template <Format F, int kRows, int kPanels> PAGODA_NOINLINE void vnni_tile(const
           s0 = to_float(load_i8((const int8_t*)s)), s1 = to_float(load_i8((const int8_t*)s + 16));
         }
         PAGODA_UNROLL for (int m = 0; m < kRows; ++m) {
-          const Record& record = *records[m / kGroupRows];
-          const int row = (row0 + m) % kGroupRows;
-          const f32x16 d = splat(record.d[row]);
+          const int row = row0 + m;
+          const f32x16 d = splat(record->d[row]);
           const f32x16 f0 = {{(f32n)_mm512_cvtepi32_ps(isum[0][m][p])}}, f1 = {{(f32n)_mm512_cvtepi32_ps(isum[kHalves - 1][m][p])}};
           // Exact: integers below 2^24.
           f32x16 sum = fma(fma(f0, s0, f1 * s1), super_scale[p] * d, sums[m * kPanels + p]);
           if constexpr (facts.has_min()) {
-            const f32x16 mins = fma(m0, splat((float)-record.pair[row][0]), m1 * splat((float)-record.pair[row][1]));
+            const f32x16 mins = fma(m0, splat((float)-record->pair[row][0]), m1 * splat((float)-record->pair[row][1]));
             sum = fma(mins, super_min[p] * d, sum);
           }
           sums[m * kPanels + p] = sum;
         }
       } else {
-        f32x16 scale, min = zero();
-        if constexpr (facts.scales == ScaleKind::KMin) {
-          scale = super_scale[p] * to_float(load_u8(s));
-          min = super_min[p] * to_float(load_u8(s + 16));
-        } else if constexpr (facts.scales == ScaleKind::K) {
-          scale = super_scale[p] * to_float(load_i8((const int8_t*)s));
-        } else {
-          scale = block_scale(facts, s, nullptr, 0);
-          if constexpr (facts.has_min()) min = block_min(facts, s, nullptr, 0);
-        }
+        const BlockScales block = block_scales<F>(s, super_scale[p], super_min[p]);
         PAGODA_UNROLL for (int m = 0; m < kRows; ++m) {
-          const Record& record = *records[m / kGroupRows];
-          const int row = (row0 + m) % kGroupRows;
+          const int row = row0 + m;
           const f32x16 value = {{(f32n)_mm512_cvtepi32_ps(isum[0][m][p])}};
-          f32x16 sum = fma(value, scale * splat(record.d[row]), sums[m * kPanels + p]);
-          if constexpr (facts.has_min()) sum = fma(min, splat(record.sa[row]), sum);
+          f32x16 sum = fma(value, block.scale * splat(record->d[row]), sums[m * kPanels + p]);
+          if constexpr (facts.has_min()) sum = fma(block.min, splat(record->sa[row]), sum);
           sums[m * kPanels + p] = sum;
         }
       }
     }
     codes += facts.code_bytes();
     scales += facts.scale_bytes();
-    PAGODA_UNROLL for (int g = 0; g < kGroups; ++g) ++records[g];
+    ++record;
   }
   write_tile(*job.args, job.row, kRows, job.panel, kPanels, sums);
 }
 
-constexpr TileHeights kCommonHeights = {{12, 8, 4, 3, 2, 1}, 6};
-constexpr TileHeights kRareHeights = {{4, 1}, 2};
-static const TileHeights& tile_heights(Format format) { return is_rare(format) ? kRareHeights : kCommonHeights; }
+// Eight rows are taken against two panels, which share the loads of the activations.
+constexpr TileHeights kPairHeights = {{8, 4, 3, 2, 1}, 5}, kCommonHeights = {{4, 3, 2, 1}, 4}, kRareHeights = {{4, 1}, 2};
+static int32_t tile_panels(Format format) { return is_rare(format) ? 1 : 2; }
+static const TileHeights& tile_heights(Format format, int32_t panels) { return is_rare(format) ? kRareHeights : panels > 1 ? kPairHeights : kCommonHeights; }
 template <Format F> static TileFn common_tile(int rows) {
   switch (rows) {
-    case 12: return vnni_tile<F, 12, 1>;
-    case 8: return vnni_tile<F, 8, 1>;
+    case 8: return vnni_tile<F, 8, 2>;
     case 4: return vnni_tile<F, 4, 1>;
     case 3: return vnni_tile<F, 3, 1>;
     case 2: return vnni_tile<F, 2, 1>;

@@ -10,7 +10,7 @@ namespace PAGODA_ISA_NAMESPACE {
 struct TileJob {
   const GemmArgs* args;
   const uint8_t *codes, *scales, *supers;  // of the panel
-  const Record* records;                   // of the group that holds the first row; the next group is `blocks` records on
+  const Record* records;                   // of the group that holds the rows, first block
   int blocks;
   int row_in_group, rows;
   int32_t row, panel;
@@ -18,8 +18,7 @@ struct TileJob {
 };
 using TileFn = void (*)(const TileJob& job);
 
-// The heights an instruction set offers, tallest first. A tile of more than 4 rows starts on a group and covers whole groups;
-// a smaller one stays inside a group.
+// The heights an instruction set offers, tallest first. A tile stays inside a group of rows.
 struct TileHeights {
   int heights[8];
   int count;

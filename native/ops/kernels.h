@@ -55,7 +55,7 @@ enum class KvType : int32_t { F32 = 0, F16 = 1, BF16 = 2, Int8 = 3 };
 struct AttentionArgs;  // attention.h
 
 struct Kernels {
-  const char* isa;  // "avx512" | "avx2" | "portable"
+  const char* isa;  // "amx" | "avx512" | "avx2" | "portable"
 
   // --- gemm (native/ops/gemm*) ---
   // Whether int8 activations may be used with this format (quantized formats: yes; F32, F16, BF16: no, they use float32).
@@ -89,7 +89,8 @@ struct Kernels {
   void (*exact_weights)(const double* x, int32_t n, double max, double temperature, double* weights);
 };
 
-const Kernels* kernels_avx512();    // null when the compiler did not build it
+const Kernels* kernels_amx();       // null when the compiler did not build it
+const Kernels* kernels_avx512();
 const Kernels* kernels_avx2();
 const Kernels* kernels_portable();  // never null
 

@@ -1,27 +1,26 @@
 // Activations as int8: per row and 32 columns one float scale = max|x| / 127, values rounded to nearest even. The same
-// numbers on every instruction set. Stored in groups of four rows, row-group major, one 256-byte record per 32 columns, so
-// that every operand of a tile sits at a constant distance from one pointer per group.
+// numbers on every instruction set. Stored in groups of rows, row-group major, one record per 32 columns, so that every operand
+// of a tile sits at a constant distance from one pointer per group.
 #pragma once
+#include "gemm-traits-inl.h"
 #include "packed-format.h"
 #include "simd.h"
 
 namespace pagoda {
 namespace PAGODA_ISA_NAMESPACE {
 
-constexpr int kGroupRows = 4;
-
 struct Record {
-  int8_t a[4][32];
-  float d[4];          // scale
-  float sa[4];         // scale * sum of a: for weights with a minimum
-  int32_t n8[4];       // -8 * sum
-  int32_t n128[4];     // -128 * sum
-  int32_t n16[4];      // -16 * sum
-  int32_t n32lo[4];    // -32 * sum over columns 0..15
-  int32_t n32hi[4];    // -32 * sum over columns 16..31
-  int16_t pair[4][2];  // -sum over columns 0..15, 16..31
+  int8_t a[kGroupRows][32];
+  float d[kGroupRows];          // scale
+  float sa[kGroupRows];         // scale * sum of a: for weights with a minimum
+  int32_t n8[kGroupRows];       // -8 * sum
+  int32_t n128[kGroupRows];     // -128 * sum
+  int32_t n16[kGroupRows];      // -16 * sum
+  int32_t n32lo[kGroupRows];    // -32 * sum over columns 0..15
+  int32_t n32hi[kGroupRows];    // -32 * sum over columns 16..31
+  int16_t pair[kGroupRows][2];  // -sum over columns 0..15, 16..31
 };
-static_assert(sizeof(Record) == 256, "one record is four cache lines");
+static_assert(sizeof(Record) == 64 * kGroupRows, "records are whole cache lines");
 
 static size_t quantized_bytes(int32_t max_rows, int32_t cols) {
   const size_t groups = ((size_t)max_rows + kGroupRows - 1) / kGroupRows;

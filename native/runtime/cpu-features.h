@@ -10,6 +10,7 @@ namespace pagoda {
 struct CpuFeatures {
   bool avx2 = false;    // AVX2, FMA, F16C, and the OS saves ymm registers
   bool avx512 = false;  // AVX-512 F, BW, DQ, VL, VNNI, and the OS saves zmm registers
+  bool amx = false;     // all of that and AMX int8 tiles, and the kernel lets this process use them
   bool avx512_bf16 = false;
 };
 

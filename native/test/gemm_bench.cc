@@ -1,5 +1,5 @@
 // Rates of the GEMM kernels in GMAC/s (and GB/s of weights), as a share of a peak probed in the same process between the runs.
-//   node scripts/bench-kernels.mjs [isa=avx512|avx2|portable] [format=Q4_1] [threads=1] [m=1,8,32,512] [shape=576x1536]
+//   node scripts/bench-kernels.mjs [isa=amx|avx512|avx2|portable] [format=Q4_1] [threads=1] [m=1,8,32,512] [shape=576x1536]
 // Weights cycle through copies of 64 MB in all, so that small M reads them from memory. Best of many short runs: on a shared
 // machine only the best says what the code can do.
 #include <stdio.h>
@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "ops/kernels.h"
+#include "runtime/cpu-features.h"
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -70,7 +71,7 @@ double best_of_loop(void (*loop)(long), double macs_per_turn, int threads, doubl
 }
 void probe(const Kernels& kernels, bool integer, int threads, Peak* peak) {
 #if defined(__x86_64__)
-  if (strcmp(kernels.isa, "avx512") == 0) {
+  if (strcmp(kernels.isa, "avx512") == 0 || strcmp(kernels.isa, "amx") == 0) {  // amx too: its share of vpdpbusd says what it gains
     peak->name = integer ? "vpdpbusd" : "vfmadd zmm";
     peak->gmacs = integer ? best_of_loop(vnni_loop, 16 * 64, threads, peak->gmacs) : best_of_loop(fma512_loop, 16 * 16, threads, peak->gmacs);
   } else if (strcmp(kernels.isa, "avx2") == 0) {
@@ -178,11 +179,7 @@ int main(int argc, char** argv) {
     }
   }
   std::vector<const Kernels*> tables;
-#if defined(__x86_64__)
-  if (kernels_avx512() && __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bw")) tables.push_back(kernels_avx512());
-  if (kernels_avx2() && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) tables.push_back(kernels_avx2());
-#endif
-  tables.push_back(kernels_portable());
+  for (const std::string& name : usable_isas()) tables.push_back(choose_kernels(name));
   std::vector<std::pair<int, int>> shapes = {{576, 960}, {576, 3072}, {1536, 576}, {576, 49152}};  // SmolLM2-135M: cols x rows
   int k = 0, n = 0;
   if (!shape.empty()) {

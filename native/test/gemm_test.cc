@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "ops/kernels.h"
+#include "runtime/cpu-features.h"
 
 using namespace pagoda;
 
@@ -406,11 +407,7 @@ void check_golden(const std::string& folder, const std::vector<const Kernels*>& 
 
 int main() {
   std::vector<const Kernels*> tables = {kernels_portable()};
-#if defined(__x86_64__)
-  __builtin_cpu_init();
-  if (kernels_avx2() && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c")) tables.push_back(kernels_avx2());
-  if (kernels_avx512() && __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) tables.push_back(kernels_avx512());
-#endif
+  for (const std::string& name : usable_isas()) if (name != "portable") tables.push_back(choose_kernels(name));
   printf("gemm:");
   for (const Kernels* kernels : tables) printf(" %s", kernels->isa);
   printf("\n");

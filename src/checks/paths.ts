@@ -4,7 +4,7 @@
 import { cpuIsas, isCpuDeviceAvailable } from '../device/cpu/cpu-device.ts';
 
 export interface ExecutionPath {
-  /** `reference`, `cpu-avx512`, `cpu-avx2`, `cpu-portable` */
+  /** `reference`, `cpu-amx`, `cpu-avx512`, `cpu-avx2`, `cpu-portable` */
   readonly name: string;
   readonly device: 'cpu' | 'reference';
   readonly isa: string | null;

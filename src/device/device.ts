@@ -8,7 +8,7 @@ import type { KvLayout } from './kv-layout.ts';
 export interface DeviceInfo {
   /** `reference` or `cpu`. */
   readonly name: string;
-  /** avx512 | avx2 | portable for cpu; `typescript` for reference. */
+  /** amx | avx512 | avx2 | portable for cpu; `typescript` for reference. */
   readonly isa: string;
   readonly numThreads: number;
   /** int8 = quantized weights are multiplied with int8 activations; f32 = all arithmetic in float32. */

@@ -18,7 +18,7 @@ import { StepResults } from './step-results.ts';
 export const CPU_AUTO_KV_DTYPE: KvDtype = 'f16';
 
 export interface CpuDeviceOptions {
-  /** avx512 | avx2 | portable | auto; PAGODA_CPU_ISA when absent, else auto. */
+  /** amx | avx512 | avx2 | portable | auto; PAGODA_CPU_ISA when absent, else auto. */
   readonly isa?: string;
   /** Default: all cores this process may use. */
   readonly numThreads?: number;
