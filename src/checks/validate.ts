@@ -1,7 +1,8 @@
 // npm run validate: recomputes every published figure that planner and simulator are held against, and writes
-// docs/validation.md. Exit code 1 when a gate fails. `--only NAME[,NAME]` runs some parts and writes nothing. Needs the reference data.
+// docs/validation.md. Exit code 1 when a gate fails. `--only NAME[,NAME]` runs some parts and renews
+// their chapters. Needs the reference data.
 
-import { existsSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { Gates } from './gates.ts';
 import { validateLatency } from './validate-latency.ts';
@@ -41,6 +42,13 @@ if (unknown !== undefined) {
   process.exit(2);
 }
 
+const INTRODUCTION = [
+  '# Validation',
+  '',
+  'Written by `npm run validate`, which recomputes every figure and fails when a gate fails. The measured values are public;',
+  'each table names its source. docs/planning.md describes the method and its limits.',
+].join('\n');
+
 const gates = new Gates();
 const tables: ReportTable[] = [];
 for (const part of PARTS) {
@@ -48,20 +56,23 @@ for (const part of PARTS) {
   await part.run({ gates, sharedRoot, add: (table) => tables.push(table) });
 }
 gates.finish();
-if (only === null) writeFileSync(join(root, 'docs/validation.md'), reportText(tables));
+writeReport(join(root, 'docs/validation.md'), tables);
 
-function reportText(all: readonly ReportTable[]): string {
-  const cell = (text: string) => text.replaceAll('|', '\\|');
+/** Chapters of parts that did not run now stay as they are. */
+function writeReport(path: string, all: readonly ReportTable[]): void {
+  const [, ...before] =
+    only !== null && existsSync(path)
+      ? readFileSync(path, 'utf8')
+          .trimEnd()
+          .split(/\n(?=## )/)
+      : [''];
+  const chapters = new Map(before.map((chapter) => [chapter.slice(0, chapter.indexOf('\n')), chapter.trimEnd()]));
+  for (const table of all) chapters.set(`## ${table.title}`, chapterText(table));
+  writeFileSync(path, `${[INTRODUCTION, ...chapters.values()].join('\n\n')}\n`);
+}
+
+function chapterText({ title, text, header, rows }: ReportTable): string {
+  const cell = (words: string) => words.replaceAll('|', '\\|');
   const line = (cells: readonly string[]) => `| ${cells.map(cell).join(' | ')} |`;
-  const chapters = all.map(({ title, text, header, rows }) =>
-    [`## ${title}`, '', text, '', line(header), line(header.map(() => '---')), ...rows.map(line), ''].join('\n'),
-  );
-  return [
-    '# Validation',
-    '',
-    'Written by `npm run validate`, which recomputes every figure and fails when a gate fails. The measured values are public;',
-    'each table names its source. docs/planning.md describes the method and its limits.',
-    '',
-    ...chapters,
-  ].join('\n');
+  return [`## ${title}`, '', text, '', line(header), line(header.map(() => '---')), ...rows.map(line)].join('\n');
 }
