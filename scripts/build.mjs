@@ -46,6 +46,7 @@ async function buildNative() {
         `Building the native kernels with ${compiler.version} (${numFiles} of ${sources.length} files)…\n`,
       );
     },
+    onDone: (numDone, numFiles) => progress(numDone < numFiles ? `${numDone} of ${numFiles} files compiled` : ''),
   });
   const linkKey = createHash('sha256')
     .update([...objects.values()].join('\n'))
@@ -67,10 +68,17 @@ async function buildNative() {
     process.stderr.write(`Native kernels built in ${((Date.now() - started) / 1000).toFixed(1)} s.\n`);
 }
 
+/** One line of a terminal, written over by the next; nothing elsewhere. */
+function progress(text) {
+  if (process.stderr.isTTY) process.stderr.write(`\r\u001b[K${text}`);
+}
+
 function buildTypeScript() {
   const tsc = join(root, 'node_modules', 'typescript', 'bin', 'tsc');
   if (!existsSync(tsc)) throw new Error('TypeScript is not installed: run `npm ci` first.');
+  progress('Compiling TypeScript…');
   const result = spawnSync(process.execPath, [tsc, '-p', join(root, 'tsconfig.build.json')], { stdio: 'inherit' });
+  progress('');
   if (result.status !== 0) throw new Error('TypeScript did not compile.');
 }
 

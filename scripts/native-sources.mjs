@@ -120,7 +120,7 @@ function withHeaders(source, seen = new Set()) {
 export async function compileAll(
   compiler,
   sources,
-  { objectDir, flags, includes, isPart = false, onStart = () => {} },
+  { objectDir, flags, includes, isPart = false, onStart = () => {}, onDone = () => {} },
 ) {
   mkdirSync(objectDir, { recursive: true });
   const jobs = sources.map((source) => {
@@ -131,13 +131,16 @@ export async function compileAll(
     return { source, ownFlags, object: join(objectDir, `${name}.${hash.digest('hex').slice(0, 24)}.o`) };
   });
   const queue = jobs.filter((job) => !existsSync(job.object));
-  if (queue.length > 0) onStart(queue.length);
+  const numFiles = queue.length;
+  let numDone = 0;
+  if (numFiles > 0) onStart(numFiles);
   const worker = async () => {
     for (let job = queue.shift(); job; job = queue.shift()) {
       const temporary = `${job.object}.${process.pid}.tmp`;
       const includeFlags = includes.flatMap((folder) => ['-I', folder]);
       await runCompiler(compiler, [...job.ownFlags, ...includeFlags, '-c', '-o', temporary, job.source]);
       renameSync(temporary, job.object);
+      onDone(++numDone, numFiles);
     }
   };
   await Promise.all(Array.from({ length: Math.min(availableParallelism(), 8) }, worker));

@@ -1,6 +1,6 @@
 // The statistics of load reports, by the conventions of `vllm bench serve`: numpy's linear percentiles, population deviation.
 
-import type { Distribution } from '../sim/run-summary.ts';
+import type { Distribution } from '../workload/streaming-distribution.ts';
 
 /** Ascending copy. */
 export function sorted(values: readonly number[]): Float64Array {

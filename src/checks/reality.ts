@@ -16,20 +16,29 @@ const smollm2 = join(shared, 'models/smollm2-135m-instruct/SmolLM2-135M-Instruct
 /** Share by which the simulated median may differ from the measured one. */
 const MAX_ERROR = 0.15;
 
-const { values: flags } = parseArgs({
-  options: {
-    model: { type: 'string', default: existsSync(smollm2) ? smollm2 : 'pagoda-mini' },
-    prompt: { type: 'string', default: '128' },
-    output: { type: 'string', default: '64' },
-    concurrency: { type: 'string', default: '8' },
-    'num-requests': { type: 'string', default: '64' },
-    json: { type: 'boolean' },
-  },
-});
+const flags = readFlags();
 const workload = (['prompt', 'output', 'concurrency', 'num-requests'] as const).flatMap((name) => [
   `--${name}`,
   flags[name],
 ]);
+
+function readFlags() {
+  try {
+    return parseArgs({
+      options: {
+        model: { type: 'string', default: existsSync(smollm2) ? smollm2 : 'pagoda-mini' },
+        prompt: { type: 'string', default: '128' },
+        output: { type: 'string', default: '64' },
+        concurrency: { type: 'string', default: '8' },
+        'num-requests': { type: 'string', default: '64' },
+        json: { type: 'boolean' },
+      },
+    }).values;
+  } catch (error) {
+    process.stderr.write(`${(error as Error).message}\n`);
+    process.exit(2);
+  }
+}
 
 interface Medians {
   readonly ttftSeconds: number;
@@ -62,7 +71,8 @@ async function measured(): Promise<Medians> {
   const server = spawn(process.execPath, [join(root, 'bin/pagoda.js'), 'serve', flags.model, '--port', '0'], {
     stdio: ['ignore', 'pipe', 'inherit'],
   });
-  const ended = exitOf(server).then((code) => {
+  const exited = exitOf(server);
+  const ended = exited.then((code) => {
     throw new Error(`pagoda serve ended with exit code ${code} before the load was done`);
   });
   try {
@@ -79,6 +89,8 @@ async function measured(): Promise<Medians> {
   } finally {
     ended.catch(() => {});
     server.kill('SIGTERM');
+    // The second calibration must have the machine to itself.
+    await exited;
   }
 }
 
@@ -132,6 +144,8 @@ try {
     error((medians) => medians.tpotSeconds),
     MAX_ERROR,
   );
+} catch (error) {
+  gates.check('every command ran', (error as Error).message, 'no error', false);
 } finally {
   rmSync(folder, { recursive: true, force: true });
 }

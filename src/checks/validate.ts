@@ -60,12 +60,12 @@ writeReport(join(root, 'docs/validation.md'), tables);
 
 /** Chapters of parts that did not run now stay as they are. */
 function writeReport(path: string, all: readonly ReportTable[]): void {
-  const [, ...before] =
-    only !== null && existsSync(path)
-      ? readFileSync(path, 'utf8')
-          .trimEnd()
-          .split(/\n(?=## )/)
-      : [''];
+  const keepsOthers = only !== null && existsSync(path);
+  const before = keepsOthers
+    ? readFileSync(path, 'utf8')
+        .split(/\n(?=## )/)
+        .slice(1)
+    : [];
   const chapters = new Map(before.map((chapter) => [chapter.slice(0, chapter.indexOf('\n')), chapter.trimEnd()]));
   for (const table of all) chapters.set(`## ${table.title}`, chapterText(table));
   writeFileSync(path, `${[INTRODUCTION, ...chapters.values()].join('\n\n')}\n`);

@@ -4,7 +4,7 @@ import type { Evaluation } from '../plan/evaluate.ts';
 import type { PlanInput, PlanResult } from '../plan/plan.ts';
 import { kvBytesOfSequence, kvBytesPerToken, kvFormula } from '../sim/cost/kv-memory.ts';
 import { totalWeightBytes } from '../sim/cost/memory-ledger.ts';
-import type { Distribution } from '../sim/run-summary.ts';
+import type { Distribution } from '../workload/streaming-distribution.ts';
 
 export function planJson(result: PlanResult, input: PlanInput) {
   const { resolved, lengths } = result;

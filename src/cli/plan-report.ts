@@ -7,7 +7,7 @@ import type { PlanInput, PlanResult } from '../plan/plan.ts';
 import { kvBytesPerToken, kvFormula } from '../sim/cost/kv-memory.ts';
 import { totalWeightBytes } from '../sim/cost/memory-ledger.ts';
 import type { StepParts } from '../sim/cost/roofline-cost.ts';
-import type { Distribution } from '../sim/run-summary.ts';
+import type { Distribution } from '../workload/streaming-distribution.ts';
 import { countText, table } from './table.ts';
 
 const MOST_ROWS = 5;

@@ -2,8 +2,8 @@
 // simulator knows below.
 
 import type { LatencyTargets } from '../sim/run-recorder.ts';
-import type { Distribution } from '../sim/run-summary.ts';
 import type { NamedResult } from '../sim/simulation-json.ts';
+import type { Distribution } from '../workload/streaming-distribution.ts';
 import { countText, displayWidth, pad } from './table.ts';
 
 export interface ReportOptions {

@@ -2,7 +2,7 @@
 // bench results are also compared with each other.
 
 import { PagodaError } from '../errors.ts';
-import type { Distribution } from '../sim/run-summary.ts';
+import type { Distribution } from '../workload/streaming-distribution.ts';
 import { highOf } from './derive-signals.ts';
 import { NO_FACTS, type Observation, type ServerFacts } from './observation.ts';
 import { observeSimulation, type SimulatedRun } from './observe-simulation.ts';

@@ -1,8 +1,8 @@
 // A simulated run as an observation. A simulator knows what no server tells: which limit bound each step, and where step time goes.
 
 import type { SchedulerFlags } from '../sim/deployment.ts';
-import type { Distribution } from '../sim/run-summary.ts';
 import type { SimulationResult } from '../sim/simulation.ts';
+import type { Distribution } from '../workload/streaming-distribution.ts';
 import { EMPTY_SAMPLE, NO_FACTS, type Observation, type Sample, type ServerFacts } from './observation.ts';
 import { isRising } from './rising.ts';
 import { known, type Signals } from './signals.ts';

@@ -4,9 +4,10 @@
 import { PagodaError } from '../errors.ts';
 import { RooflineCost, type StepParts } from '../sim/cost/roofline-cost.ts';
 import type { LatencyTargets, StepComposition } from '../sim/run-recorder.ts';
-import type { Distribution, RunSummary, SchedulerSummary } from '../sim/run-summary.ts';
+import type { RunSummary, SchedulerSummary } from '../sim/run-summary.ts';
 import { simulate } from '../sim/simulation.ts';
 import type { StepLoad } from '../sim/step-cost.ts';
+import type { Distribution } from '../workload/streaming-distribution.ts';
 import { type DeploymentRequest, draftDeployment, fitProblem, type ResolvedDeployment } from './resolve-deployment.ts';
 import { lengthFigures, type WorkloadSample, workloadOfSample } from './workload-sample.ts';
 

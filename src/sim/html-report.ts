@@ -1,8 +1,8 @@
 // One self-contained page about one or several simulated configurations: figures in tables, charts as inline SVG, no script, no
 // font, no network.
 
+import type { Distribution } from '../workload/streaming-distribution.ts';
 import type { LatencyTargets } from './run-recorder.ts';
-import type { Distribution } from './run-summary.ts';
 import type { SimulationResult } from './simulation.ts';
 import type { NamedResult } from './simulation-json.ts';
 import { type ChartLine, type ChartOptions, escapeHtml, svgChart } from './svg-chart.ts';

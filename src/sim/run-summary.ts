@@ -2,8 +2,6 @@
 
 import type { Distribution } from '../workload/streaming-distribution.ts';
 
-export type { Distribution };
-
 export interface RunSummary {
   readonly numCompleted: number;
   readonly numFailed: number;

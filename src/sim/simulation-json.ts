@@ -1,8 +1,8 @@
 // The results of simulations as JSON: snake_case names that end in their units, one object per configuration. The schema stands in
 // docs/simulate.md; names are only ever added.
 
+import type { Distribution } from '../workload/streaming-distribution.ts';
 import type { LatencyTargets } from './run-recorder.ts';
-import type { Distribution } from './run-summary.ts';
 import type { SimulationResult } from './simulation.ts';
 
 export interface NamedResult {
