@@ -26,7 +26,8 @@ export interface TemplateInput {
   readonly kwargs?: Readonly<Record<string, unknown>>;
 }
 
-const DEFAULTS = { deadlineMs: 5000, loadDeadlineMs: 10_000, maxOutputLength: 4 << 20 };
+/** Starting a thread is not the template's doing, so a busy machine gets time for it. */
+const DEFAULTS = { deadlineMs: 5000, loadDeadlineMs: 60_000, maxOutputLength: 4 << 20 };
 const HEAP_LIMITS = { maxOldGenerationSizeMb: 128, maxYoungGenerationSizeMb: 16, stackSizeMb: 4 };
 const RESERVED = new Set([
   ...GLOBAL_NAMES,
