@@ -14,18 +14,19 @@ export async function serve(config: ResolvedOptions, io: CliIo): Promise<void> {
   const starting = new AbortController();
   void interrupted.first.then(() => starting.abort());
   const listeners = new PendingListeners();
-  const engineStart = createProcessClient(engineOptions(config), listeners, { signal: starting.signal });
-  // Looked at below; until then a failure must not count as unhandled.
-  engineStart.catch(() => undefined);
+  const engineStart = createProcessClient(engineOptions(config), listeners, { signal: starting.signal }).catch(
+    (error) => {
+      throw interrupted.count > 0 ? new CliExit(130) : error;
+    },
+  );
+  // The heavy modules come in while the engine loads.
+  const frontStart = import('./serve-front.ts').then(({ createFront }) => createFront(config, io));
   try {
-    // The heavy modules come in while the engine loads.
-    const { createFront } = await import('./serve-front.ts');
-    const front = await createFront(config, io);
+    // The engine may be the first to see that the model cannot be used.
+    const front = await Promise.race([frontStart, engineStart.then(() => frontStart)]);
     try {
       listeners.bind(front.listeners);
-      const engine = await engineStart.catch((error) => {
-        throw interrupted.count > 0 ? new CliExit(130) : error;
-      });
+      const engine = await engineStart;
       const server = await front.open(engine);
       await interrupted.first;
       front.logger.info(
@@ -36,6 +37,13 @@ export async function serve(config: ResolvedOptions, io: CliIo): Promise<void> {
     } finally {
       await front.close();
     }
+  } catch (error) {
+    // It may be still loading; the process ends without waiting for it.
+    frontStart.then(
+      (front) => front.close(),
+      () => undefined,
+    );
+    throw error;
   } finally {
     starting.abort();
     const engine = await engineStart.catch(() => null);
