@@ -23,12 +23,15 @@ export function planFacts(
   return {
     stepId: plan.stepId,
     numPromptTokens: plan.numPrefillTokens,
-    preemptions: plan.preempted.length === 0 ? NO_PREEMPTIONS : plan.preempted.map((each) => ({
-      requestId: each.sequence.id,
-      neededBy: each.neededBy.id,
-      numBlocksFreed: each.numBlocksFreed,
-      numTokensToRecompute: each.numTokensToRecompute,
-    })),
+    preemptions:
+      plan.preempted.length === 0
+        ? NO_PREEMPTIONS
+        : plan.preempted.map((each) => ({
+            requestId: each.sequence.id,
+            neededBy: each.neededBy.id,
+            numBlocksFreed: each.numBlocksFreed,
+            numTokensToRecompute: each.numTokensToRecompute,
+          })),
     scheduleSeconds,
     fillSeconds,
   };

@@ -4,9 +4,9 @@
 
 import { createHash } from 'node:crypto';
 import {
+  type BigIntStats,
   closeSync,
   existsSync,
-  type BigIntStats,
   fstatSync,
   mkdirSync,
   openSync,

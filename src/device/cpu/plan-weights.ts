@@ -83,7 +83,12 @@ function planWeight(checkpoint: Checkpoint, spec: WeightSpec, use: WeightUse): P
   const type = pieces?.[0]?.type;
   // Packed as it lies only when every piece is whole rows of one format.
   if (pieces && type && pieces.every((piece) => piece.type === type && piece.rowBytes === rowBytes(type, cols))) {
-    const places = pieces.map(({ file, offset, numRows }) => ({ file, offset, rowBytes: rowBytes(type, cols), numRows }));
+    const places = pieces.map(({ file, offset, numRows }) => ({
+      file,
+      offset,
+      rowBytes: rowBytes(type, cols),
+      numRows,
+    }));
     return { spec, shape, format: type, pieces: places, storedBytes };
   }
   return { spec, shape, format: 'F32', pieces: null, storedBytes };

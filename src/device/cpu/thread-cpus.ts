@@ -44,7 +44,10 @@ export function readTopology(root = '/'): CpuTopology | null {
     if (allowed === null) return null;
     const cores = new Map<string, number[]>();
     for (const cpu of allowed) {
-      const siblings = readFileSync(`${root}sys/devices/system/cpu/cpu${cpu}/topology/thread_siblings_list`, 'utf8').trim();
+      const siblings = readFileSync(
+        `${root}sys/devices/system/cpu/cpu${cpu}/topology/thread_siblings_list`,
+        'utf8',
+      ).trim();
       const core = cores.get(siblings);
       if (core === undefined) cores.set(siblings, [cpu]);
       else core.push(cpu);
@@ -72,7 +75,9 @@ export function threadCpus(
   if (topology === null) throw new Error('a list of CPUs needs Linux: this system does not bind threads to CPUs');
   const forbidden = cpus.filter((cpu) => !topology.allowed.includes(cpu));
   if (forbidden.length > 0) {
-    throw new Error(`names CPUs that this process may not use (${forbidden}); it may use ${topology.allowed.join(',')}`);
+    throw new Error(
+      `names CPUs that this process may not use (${forbidden}); it may use ${topology.allowed.join(',')}`,
+    );
   }
   if (cpus.length < numThreads) throw new Error(`names ${cpus.length} CPUs for ${numThreads} threads`);
   return cpus.slice(0, numThreads).map((cpu) => [cpu]);

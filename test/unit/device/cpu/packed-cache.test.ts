@@ -2,7 +2,17 @@
 // named in one line, and made again.
 
 import { spawn } from 'node:child_process';
-import { copyFileSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, utimesSync, writeFileSync } from 'node:fs';
+import {
+  copyFileSync,
+  existsSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
@@ -24,9 +34,7 @@ interface Start {
 }
 
 /** One start of a device with the cache, to its end. */
-async function start(
-  options: Partial<PackedCacheOptions> & { isa?: string; cached?: boolean } = {},
-): Promise<Start> {
+async function start(options: Partial<PackedCacheOptions> & { isa?: string; cached?: boolean } = {}): Promise<Start> {
   const lines: string[] = [];
   const checkpoint = openGguf(model);
   const packedCache: PackedCacheOptions = {
@@ -41,7 +49,11 @@ async function start(
     checkpoint,
     { dtype: 'f16', blockSize: 16 },
     LIMITS,
-    { numThreads: 2, ...(options.isa ? { isa: options.isa } : {}), ...(options.cached === false ? {} : { packedCache }) },
+    {
+      numThreads: 2,
+      ...(options.isa ? { isa: options.isa } : {}),
+      ...(options.cached === false ? {} : { packedCache }),
+    },
   );
   checkpoint.close();
   device.allocateKvCache(8);
@@ -136,7 +148,9 @@ describe.skipIf(!isCpuDeviceAvailable().available)('cache of packed weights', ()
 
   it('keeps to its limits: small models, and the size of the folder', async () => {
     expect((await start({ minBytes: 2 ** 30 })).lines).toEqual([]);
-    expect((await start({ maxBytes: 1000 })).lines).toEqual([expect.stringContaining('larger than --packed-cache-size')]);
+    expect((await start({ maxBytes: 1000 })).lines).toEqual([
+      expect.stringContaining('larger than --packed-cache-size'),
+    ]);
     expect(existsSync(cacheFolder)).toBe(false);
     await start({ isa: 'portable' });
     const { size } = statSync(cacheFile());
@@ -164,7 +178,9 @@ describe.skipIf(!isCpuDeviceAvailable().available)('cache of packed weights', ()
     `;
     const run = () =>
       new Promise<string>((resolve, reject) => {
-        const child = spawn(process.execPath, ['--input-type=module', '-e', source], { stdio: ['ignore', 'pipe', 'inherit'] });
+        const child = spawn(process.execPath, ['--input-type=module', '-e', source], {
+          stdio: ['ignore', 'pipe', 'inherit'],
+        });
         let output = '';
         child.stdout.setEncoding('utf8').on('data', (part: string) => {
           output += part;

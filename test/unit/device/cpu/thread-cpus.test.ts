@@ -31,7 +31,8 @@ describe('threads on CPUs', () => {
   it('reads lists of CPUs', () => {
     expect(parseCpuList('0-3,8')).toEqual([0, 1, 2, 3, 8]);
     expect(parseCpuList('5')).toEqual([5]);
-    for (const wrong of ['', 'a', '3-1', '1,1', '0-2,2', '-1', '1,', '0-999999']) expect(parseCpuList(wrong)).toBeNull();
+    for (const wrong of ['', 'a', '3-1', '1,1', '0-2,2', '-1', '1,', '0-999999'])
+      expect(parseCpuList(wrong)).toBeNull();
     expect(['auto', 'nobind', '0,2', 'all', 3, ''].map(isThreadsBind)).toEqual([true, true, true, false, false, false]);
     expect(threadsOfBind('0-3,8')).toBe(5);
     expect(threadsOfBind('auto')).toBeNull();
