@@ -47,6 +47,11 @@ export function cpuIsas(): readonly string[] {
   return loadAddon().addon?.info().isas ?? [];
 }
 
+/** Bytes allocated on this process's native heap now; -1 where the C library does not tell. */
+export function heapBytes(): number {
+  return loadAddon().addon?.heapBytes() ?? -1;
+}
+
 export async function createCpuDevice(
   model: LoadedModel,
   checkpoint: Checkpoint,

@@ -90,35 +90,34 @@ describe.skipIf(!isCpuDeviceAvailable().available)('cache of packed weights', ()
     expect(readdirSync(cacheFolder).filter((name) => !name.endsWith('.packed'))).toEqual(['lock']);
   });
 
-  async function isMadeAgain(why: RegExp): Promise<void> {
-    const without = await start({ cached: false });
+  async function isMadeAgain(why: RegExp, before: Start): Promise<void> {
     const { logits, lines } = await start();
-    expect(logits).toEqual(without.logits);
+    expect(logits).toEqual(before.logits);
     expect(lines).toHaveLength(2);
     expect(lines[0]).toMatch(/^info: The packed weights in .* are not used and will be made again: /);
     expect(lines[0]).toMatch(why);
     expect(lines[1]).toContain('kept in');
-    expect((await start()).lines.join()).toContain('read from');
   }
 
   it('notices damage, wherever it is, and makes the file again', async () => {
-    await start();
+    const before = await start();
     const good = readFileSync(cacheFile());
     // Head, header, content, checksums.
-    for (const at of [3, 40, 200, Math.floor(good.length / 2), good.length - 3]) {
+    for (const at of [3, 200, Math.floor(good.length / 2), good.length - 3]) {
       const bytes = Buffer.from(good);
       bytes[at]! ^= 1;
       writeFileSync(cacheFile(), bytes);
-      await isMadeAgain(/no file of packed weights|damaged/);
+      await isMadeAgain(/no file of packed weights|damaged/, before);
     }
     writeFileSync(cacheFile(), good.subarray(0, good.length - 1));
-    await isMadeAgain(/bytes where .* are wanted/);
+    await isMadeAgain(/bytes where .* are wanted/, before);
     writeFileSync(cacheFile(), '');
-    await isMadeAgain(/no file of packed weights/);
+    await isMadeAgain(/no file of packed weights/, before);
     const version = Buffer.from(good);
     version.writeUInt32LE(999, 8);
     writeFileSync(cacheFile(), version);
-    await isMadeAgain(/version 999/);
+    await isMadeAgain(/version 999/, before);
+    expect((await start()).lines.join()).toContain('read from');
   });
 
   it('notices a checkpoint that has changed, also when size and time are the same', async () => {
@@ -129,9 +128,10 @@ describe.skipIf(!isCpuDeviceAvailable().available)('cache of packed weights', ()
     writeFileSync(model, bytes);
     utimesSync(model, atime, mtime);
     expect(statSync(model).size).toBe(size);
-    await isMadeAgain(/has changed \(content\)/);
+    const changed = await start({ cached: false });
+    await isMadeAgain(/has changed \(content\)/, changed);
     utimesSync(model, atime, new Date(mtime.getTime() + 5000));
-    await isMadeAgain(/has changed \(time of modification\)/);
+    await isMadeAgain(/has changed \(time of modification\)/, changed);
   });
 
   it('starts all the same where nothing can be written, and warns once', async () => {
