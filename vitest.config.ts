@@ -1,3 +1,5 @@
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { defineConfig } from 'vitest/config';
 
 export default defineConfig({
@@ -9,6 +11,8 @@ export default defineConfig({
     pool: 'forks',
     // Files of one worker share its modules, which are most of a file's start. Tests leave no global state behind.
     isolate: false,
+    // Tests never write into the user's own cache.
+    env: { PAGODA_CACHE_DIR: join(tmpdir(), 'pagoda-test-cache') },
     maxWorkers: 2,
     reporters: ['default', './test/summary-reporter.ts'],
   },

@@ -2,6 +2,7 @@
 // end comes back through one thread-safe function per device and settles a promise. No C++ exception leaves this file.
 #include <node_api.h>
 
+#include <cstdio>
 #include <cstring>
 #include <memory>
 #include <new>
@@ -10,6 +11,10 @@
 #include "napi-values.h"
 #include "parse.h"
 #include "runtime/device.h"
+
+#if defined(__GLIBC__)
+#include <malloc.h>
+#endif
 
 namespace pagoda {
 namespace {
@@ -21,6 +26,7 @@ struct Handle {
   napi_env env = nullptr;
   int num_pending = 0;
   bool disposed = false;
+  bool writes_cache = false;
   bool step_running[kNumStepSlots] = {};
 };
 
@@ -32,6 +38,8 @@ struct Pending {
   int step_slot = -1;
   bool disposes = false;
   std::unique_ptr<std::vector<float>> logits;
+  bool writes_cache = false;
+  CacheWrite cache_write = CacheWrite::Cancelled;
 };
 
 napi_value make_error(napi_env env, const std::string& message, const char* code) {
@@ -132,6 +140,10 @@ void settle(napi_env env, Pending& pending) {
   }
   napi_value result = nullptr;
   napi_get_undefined(env, &result);
+  if (pending.writes_cache) {
+    constexpr const char* kOutcomes[] = {"written", "busy", "cancelled", "too_large"};
+    napi_create_string_utf8(env, kOutcomes[static_cast<int>(pending.cache_write)], NAPI_AUTO_LENGTH, &result);
+  }
   if (pending.logits) {
     napi_value buffer = nullptr;
     void* data = nullptr;
@@ -159,8 +171,9 @@ void on_finished(napi_env env, napi_value, void*, void* data) {
   settle(env, *pending);
 }
 
-// Makes the promise of a job; `finish` of the result is what the leader calls.
-napi_value start(napi_env env, napi_value external, Handle* handle, std::unique_ptr<Pending> pending, const std::function<void(Pending*, Device::Done)>& queue) {
+// Makes the promise of a job that `queue(pending, done)` hands over.
+template <typename Queue>
+napi_value start(napi_env env, napi_value external, Handle* handle, std::unique_ptr<Pending> pending, const Queue& queue) {
   napi_value promise = nullptr;
   check(napi_create_promise(env, &pending->deferred, &promise), "promise");
   pending->handle = handle;
@@ -194,6 +207,19 @@ napi_value info(napi_env env, napi_callback_info) {
   });
 }
 
+// Thread i may use cpus[cpuStarts[i] .. cpuStarts[i + 1]); no such fields: any.
+std::vector<std::vector<int>> cpus_of_threads(const Object& options, int num_threads) {
+  std::vector<std::vector<int>> sets;
+  if (!options.has("cpus")) return sets;
+  const std::vector<int32_t> cpus = options.int32_vector("cpus"), starts = options.int32_vector("cpuStarts");
+  if (starts.size() != static_cast<size_t>(num_threads) + 1) throw InvalidArgument("cpuStarts must have one entry more than there are threads");
+  for (int i = 0; i < num_threads; i++) {
+    if (starts[i] < 0 || starts[i + 1] <= starts[i] || starts[i + 1] > static_cast<int32_t>(cpus.size())) throw InvalidArgument("cpuStarts is out of order");
+    sets.emplace_back(cpus.begin() + starts[i], cpus.begin() + starts[i + 1]);
+  }
+  return sets;
+}
+
 napi_value create(napi_env env, napi_callback_info callback) {
   return guarded(env, [&] {
     const Arguments arguments(env, callback, 1);
@@ -202,7 +228,7 @@ napi_value create(napi_env env, napi_callback_info callback) {
     const int num_threads = options.int32("numThreads", 1, 1024);
     auto handle = std::make_unique<Handle>();
     handle->env = env;
-    handle->device = std::make_unique<Device>(isa, num_threads);
+    handle->device = std::make_unique<Device>(isa, num_threads, cpus_of_threads(options, num_threads));
     napi_value name = nullptr, result = nullptr;
     check(napi_create_string_utf8(env, "pagoda", NAPI_AUTO_LENGTH, &name), "name");
     check(napi_create_threadsafe_function(env, nullptr, nullptr, name, 0, 1, nullptr, nullptr, nullptr, on_finished, &handle->finished), "thread-safe function");
@@ -226,6 +252,81 @@ napi_value device_info(napi_env env, napi_callback_info callback) {
     check(napi_set_named_property(env, result, "numThreads", number(env, handle->device->num_threads())), "result");
     check(napi_set_named_property(env, result, "weightBytes", number(env, static_cast<double>(handle->device->weight_bytes()))), "result");
     return result;
+  });
+}
+
+// As text: all 64 bits count.
+napi_value packed_layout(napi_env env, napi_callback_info callback) {
+  return guarded(env, [&] {
+    const Arguments arguments(env, callback, 1);
+    const Handle* handle = unwrap(env, arguments.values[0]);
+    char text[17];
+    std::snprintf(text, sizeof(text), "%016llx", static_cast<unsigned long long>(packed_layout_id(handle->device->kernels())));
+    napi_value result = nullptr;
+    check(napi_create_string_utf8(env, text, NAPI_AUTO_LENGTH, &result), "result");
+    return result;
+  });
+}
+
+napi_value packed_bytes(napi_env env, napi_callback_info callback) {
+  return guarded(env, [&] {
+    const Arguments arguments(env, callback, 2);
+    const Handle* handle = unwrap(env, arguments.values[0]);
+    const Object shape(env, arguments.values[1], "shape");
+    const Format format = static_cast<Format>(shape.int32("format", 0, kNumFormats - 1));
+    const uint64_t bytes = packed_weight_bytes(handle->device->kernels(), format, shape.int32("rows", 1), shape.int32("cols", 1), shape.int32("numParts", 1));
+    return number(env, static_cast<double>(bytes));
+  });
+}
+
+// The header of a cache file; what is wrong with it is thrown.
+napi_value read_header(napi_env env, napi_callback_info callback) {
+  return guarded(env, [&] {
+    const Arguments arguments(env, callback, 1);
+    const std::string header = read_packed_header(Object(env, arguments.values[0], "options").string("path"));
+    napi_value result = nullptr;
+    check(napi_create_string_utf8(env, header.data(), header.size(), &result), "result");
+    return result;
+  });
+}
+
+napi_value use_packed_cache(napi_env env, napi_callback_info callback) {
+  return guarded(env, [&] {
+    const Arguments arguments(env, callback, 2);
+    Handle* handle = unwrap(env, arguments.values[0]);
+    const Object options(env, arguments.values[1], "options");
+    std::string path = options.string("path"), header = options.string("header");
+    return start(env, arguments.values[0], handle, std::make_unique<Pending>(), [&](Pending*, Device::Done done) { handle->device->queue_cache(std::move(path), std::move(header), std::move(done)); });
+  });
+}
+
+napi_value write_packed(napi_env env, napi_callback_info callback) {
+  return guarded(env, [&] {
+    const Arguments arguments(env, callback, 2);
+    Handle* handle = unwrap(env, arguments.values[0]);
+    executor(handle);
+    if (handle->writes_cache) throw InvalidArgument("the cache was written before");
+    const Object options(env, arguments.values[1], "options");
+    std::string path = options.string("path"), header = options.string("header");
+    const uint64_t max_bytes = static_cast<uint64_t>(options.integer("maxBytes", 0, int64_t{1} << 53));
+    handle->writes_cache = true;
+    auto pending = std::make_unique<Pending>();
+    pending->writes_cache = true;
+    return start(env, arguments.values[0], handle, std::move(pending), [&](Pending* raw, Device::Done done) {
+      handle->device->start_cache_write(std::move(path), std::move(header), max_bytes, &raw->cache_write, std::move(done));
+    });
+  });
+}
+
+// Bytes that are allocated on the process's heap now; -1 where the C library does not tell.
+napi_value heap_bytes(napi_env env, napi_callback_info) {
+  return guarded(env, [&] {
+#if defined(__GLIBC__) && (__GLIBC__ > 2 || __GLIBC_MINOR__ >= 33)
+    const struct mallinfo2 info = mallinfo2();
+    return number(env, static_cast<double>(info.uordblks + info.hblkhd));
+#else
+    return number(env, -1);
+#endif
   });
 }
 
@@ -306,12 +407,12 @@ napi_value step_counts(napi_env env, napi_callback_info callback) {
     const Step& step = handle->device->step(step_slot(env, arguments.values[1], handle));
     const Object result(env, arguments.values[2], "counts");
     const Span<double> counts = result.doubles("values");
-    if (counts.length < 7) throw InvalidArgument("values is too short");
+    if (counts.length < 9) throw InvalidArgument("values is too short");
     size_t top = 0, prompt_top = 0;
     for (int32_t s = 0; s < step.in.num_seqs; s++) top += step.out.rows[s].top_tokens.size();
     for (size_t r = 0; r < step.out.num_prompt_rows; r++) prompt_top += step.out.prompt_rows[r].top_tokens.size();
     const StepTimes& times = step.out.times;
-    const double values[7] = {static_cast<double>(top), static_cast<double>(step.out.num_prompt_rows), static_cast<double>(prompt_top), times.total, times.attention, times.linear, times.sampling};
+    const double values[9] = {static_cast<double>(top), static_cast<double>(step.out.num_prompt_rows), static_cast<double>(prompt_top), times.total, times.attention, times.linear, times.sampling, times.rows, times.serial};
     std::memcpy(counts.data, values, sizeof(values));
     return nullptr;
   });
@@ -414,6 +515,12 @@ napi_value initialise(napi_env env, napi_value exports) {
       {"info", nullptr, info, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
       {"create", nullptr, create, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
       {"deviceInfo", nullptr, device_info, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
+      {"packedLayout", nullptr, packed_layout, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
+      {"packedBytes", nullptr, packed_bytes, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
+      {"readPackedHeader", nullptr, read_header, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
+      {"usePackedCache", nullptr, use_packed_cache, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
+      {"writePackedCache", nullptr, write_packed, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
+      {"heapBytes", nullptr, heap_bytes, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
       {"loadWeight", nullptr, load_weight, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
       {"setPlan", nullptr, set_plan, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
       {"allocateKv", nullptr, allocate_kv, nullptr, nullptr, nullptr, napi_enumerable, nullptr},

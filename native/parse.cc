@@ -201,7 +201,8 @@ void parse_batch(const Object& batch, const Plan& plan, int64_t num_blocks, Step
 
   require(in->token_start[0] == 0 && in->token_start[num_seqs] == num_tokens, "tokenStart does not cover the tokens");
   for (int32_t id : in->token_ids) require(id >= -1 && id < plan.vocab_size, "a token id is outside the vocabulary");
-  std::vector<int32_t> slots(in->slot);
+  std::vector<int32_t>& slots = in->sorted_slots;
+  slots.assign(in->slot.begin(), in->slot.end());
   std::sort(slots.begin(), slots.end());
   require(slots.front() >= 0 && slots.back() < plan.limits.max_seqs, "a slot is out of range");
   require(std::adjacent_find(slots.begin(), slots.end()) == slots.end(), "a slot appears twice");

@@ -101,6 +101,7 @@ export function engineOptions(config: ResolvedOptions): EngineOptions {
     model: modelName(config),
     device: config.device,
     numThreads: config.threads,
+    cpuThreadsBind: config.cpuThreadsBind,
     computeDtype: config.dtype === 'float32' ? 'f32' : config.computeDtype,
     kvCacheDtype: config.kvCacheDtype,
     blockSize: config.blockSize,
@@ -118,6 +119,9 @@ export function engineOptions(config: ResolvedOptions): EngineOptions {
     kvAllocation: config.kvAllocation,
     useKvCache: true,
     maxNumQueuedReqs: config.maxNumQueuedReqs,
+    packedCache: config.packedCache,
+    packedCacheSize: config.packedCacheSize,
+    cacheDir: config.cacheDir,
   });
 }
 

@@ -3,20 +3,55 @@
 #include <new>
 #include <stdexcept>
 
+#if defined(__linux__)
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
 namespace pagoda {
 
+namespace {
+
+template <typename Work>
+std::string error_of(const Work& work) {
+  try {
+    work();
+  } catch (const std::bad_alloc&) {
+    return "out of memory";
+  } catch (const std::exception& e) {
+    return e.what();
+  }
+  return {};
+}
+
+// Of the calling thread alone.
+void lower_priority() {
+#if defined(__linux__)
+  setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), 19);
+#endif
+}
+
+}  // namespace
+
 void Device::queue(std::function<void()> work, Done done) {
-  pool_->submit([work = std::move(work), done = std::move(done)] {
-    std::string error;
-    try {
-      work();
-    } catch (const std::bad_alloc&) {
-      error = "out of memory";
-    } catch (const std::exception& e) {
-      error = e.what();
-    }
-    done(error);
+  pool_->submit([work = std::move(work), done = std::move(done)] { done(error_of(work)); });
+}
+
+void Device::queue_cache(std::string path, std::string header, Done done) {
+  auto names = std::make_shared<std::pair<std::string, std::string>>(std::move(path), std::move(header));
+  queue([this, names] { weights_.use_cache(names->first, names->second); }, std::move(done));
+}
+
+void Device::start_cache_write(std::string path, std::string header, uint64_t max_bytes, CacheWrite* outcome, Done done) {
+  if (cache_writer_.joinable()) throw std::runtime_error("the cache was written before");
+  const std::string error = error_of([&] {
+    cache_writer_ = std::thread([this, path, header, max_bytes, outcome, done] {
+      lower_priority();
+      done(error_of([&] { *outcome = write_packed_cache(path, header, weights_.cacheable(), max_bytes, ending_); }));
+    });
   });
+  if (!error.empty()) done(error);
 }
 
 void Device::queue_load(WeightSource source, Done done) {
@@ -28,9 +63,9 @@ void Device::queue_plan(Plan plan, Done done) {
   auto shared = std::make_shared<Plan>(std::move(plan));
   queue([this, shared] {
     if (executor_) throw std::runtime_error("the plan was set before");
-    weights_.close_files();
+    weights_.finish();
     check_plan(*shared, weights_, *kernels_);
-    sampler_ = std::make_unique<Sampler>(kernels_, shared->limits.max_seqs, shared->vocab_size, pool_->num_threads());
+    sampler_ = std::make_unique<Sampler>(kernels_, shared->limits.max_seqs, shared->limits.max_model_len, shared->vocab_size, pool_->num_threads());
     executor_ = std::make_unique<Executor>(kernels_, pool_.get(), &weights_, std::move(*shared), sampler_.get());
   }, std::move(done));
 }
@@ -45,10 +80,17 @@ void Device::queue_remove(int32_t slot) {
 }
 
 void Device::queue_step(int slot, Done done) {
-  queue([this, slot] {
-    executor_->run(steps_[slot]);
-    if (!steps_[slot].out.error.empty()) throw std::runtime_error(steps_[slot].out.error);
-  }, std::move(done));
+  // What a step captures fits the job itself: nothing is allocated.
+  step_done_[slot] = std::move(done);
+  pool_->submit([this, slot] {
+    const std::string error = error_of([&] {
+      executor_->run(steps_[slot]);
+      if (!steps_[slot].out.error.empty()) throw std::runtime_error(steps_[slot].out.error);
+    });
+    // Moved out first: the slot may be used again as soon as the caller hears of it.
+    const Done done = std::move(step_done_[slot]);
+    done(error);
+  });
 }
 
 void Device::queue_logits(std::vector<int32_t> tokens, std::vector<float>* out, Done done) {
@@ -58,6 +100,10 @@ void Device::queue_logits(std::vector<int32_t> tokens, std::vector<float>* out, 
 
 void Device::queue_nothing(Done done) { queue([] {}, std::move(done)); }
 
-Device::~Device() { pool_.reset(); }
+Device::~Device() {
+  ending_.store(true);
+  pool_.reset();
+  if (cache_writer_.joinable()) cache_writer_.join();
+}
 
 }  // namespace pagoda

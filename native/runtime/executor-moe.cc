@@ -12,10 +12,10 @@ void Executor::moe_phase(Walker& walker, const Op& op, int32_t num_rows) {
   const MoeSpec& moe = op.moe;
   const auto products = [&](auto fill) {
     std::atomic<int64_t>& next = begin_phase(walker);
-    if (walker.thread == 0) {
+    alone(walker, [&] {
       gemm_.clear();
       fill();
-    }
+    });
     pool_->barrier(walker.thread);
     gemm_.run(*kernels_, next, walker.scratch);
     end_phase(walker);
@@ -36,7 +36,7 @@ void Executor::moe_phase(Walker& walker, const Op& op, int32_t num_rows) {
     const size_t first = static_cast<size_t>(t) * moe.top_k;
     choose_experts(moe_.scores.floats() + static_cast<size_t>(t) * moe.num_experts, moe, moe_.expert.data() + first, moe_.share.data() + first);
   });
-  if (walker.thread == 0) group_by_expert(moe_, moe, num_rows);
+  alone(walker, [&] { group_by_expert(moe_, moe, num_rows); });
   pool_->barrier(walker.thread);
   gather_expert_rows(walker, op, num_rows);
   products([&] { add_expert_products(op, num_rows, false); });

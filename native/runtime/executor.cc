@@ -127,13 +127,15 @@ bool Executor::prepare(Step& step, const uint8_t* kv) {
     num_splits = std::max<int64_t>(num_splits, attention_[g].num_splits());
     partial_floats = std::max(partial_floats, attention_[g].partial_floats());
   }
-  const int64_t wanted = num_splits * plan_.kv.num_kv_heads;
+  int64_t wanted = num_splits * plan_.kv.num_kv_heads;
   if (wanted > split_capacity_) {
+    wanted = std::max(wanted, 2 * split_capacity_);  // contexts grow: seldom, not in every step
     split_done_.reset(new std::atomic<int32_t>[wanted]);
     for (int64_t i = 0; i < wanted; i++) split_done_[i].store(0);
     split_capacity_ = wanted;
   }
-  if (static_cast<size_t>(partial_floats) * sizeof(float) > partials_.bytes()) partials_ = AlignedBuffer(static_cast<size_t>(partial_floats) * sizeof(float));
+  const size_t partial_bytes = static_cast<size_t>(partial_floats) * sizeof(float);
+  if (partial_bytes > partials_.bytes()) partials_ = AlignedBuffer(std::max(partial_bytes, 2 * partials_.bytes()));
   for (std::atomic<int64_t>& counter : counters_) counter.store(0, std::memory_order_relaxed);
   return true;
 }
@@ -168,16 +170,22 @@ void Executor::collect_logit_rows(Step& step) {
 void Executor::run(Step& step) {
   const double started = now();
   if (!prepare(step, step_kv_override_ ? step_kv_override_ : kv_.data())) return;
-  pool_->parallel([&](int thread) {
-    Walker walker{thread, 0, scratch_.floats() + scratch_floats_ * thread};
-    walk(walker, step);
-    if (thread == 0) {
-      step.out.times.linear = walker.linear;
-      step.out.times.attention = walker.attention;
-      step.out.times.sampling = walker.sampling;
-    }
-  });
+  const double prepared = now();
+  // Two captures fit the function object: nothing is allocated per step.
+  pool_->parallel([this, &step](int thread) { walk_all(thread, step); });
+  step.out.times.serial += prepared - started;
   step.out.times.total = now() - started;
+}
+
+void Executor::walk_all(int thread, Step& step) {
+  Walker walker{thread, 0, scratch_.floats() + scratch_floats_ * thread};
+  walk(walker, step);
+  if (thread != 0) return;
+  step.out.times.linear = walker.linear;
+  step.out.times.attention = walker.attention;
+  step.out.times.sampling = walker.sampling;
+  step.out.times.rows = walker.rows;
+  step.out.times.serial = walker.serial;
 }
 
 void Executor::run_logits(const std::vector<int32_t>& tokens, std::vector<float>* out) {
@@ -221,10 +229,10 @@ void Executor::walk(Walker& walker, Step& step) {
   for (int32_t p = 0; p < plan_.num_token_phases; p++) run_phase(walker, step, plan_.phases[p]);
   const int32_t num_rows = static_cast<int32_t>(logit_rows_.size());
   for (int32_t first = 0; first < num_rows; first += plan_.limits.logit_rows) {
-    if (walker.thread == 0) {
+    alone(walker, [&] {
       chunk_first_ = first;
       chunk_rows_ = std::min(plan_.limits.logit_rows, num_rows - first);
-    }
+    });
     pool_->barrier(walker.thread);
     for (size_t p = plan_.num_token_phases; p < plan_.phases.size(); p++) run_phase(walker, step, plan_.phases[p]);
   }
@@ -234,7 +242,8 @@ void Executor::run_phase(Walker& walker, Step& step, const Phase& phase) {
   const Op& op = plan_.ops[phase.first];
   const int32_t num_rows = phase.per_logit_row ? chunk_rows_ : step.in.num_tokens;
   const double started = walker.thread == 0 ? now() : 0;
-  double* bucket = nullptr;
+  const double serial_before = walker.serial;
+  double* bucket = &walker.rows;
   switch (op.kind) {
     case OpKind::Linear:
       linear_phase(walker, phase, num_rows);
@@ -257,7 +266,7 @@ void Executor::run_phase(Walker& walker, Step& step, const Phase& phase) {
         for (int32_t i = phase.first; i < phase.last; i++) row_op(plan_.ops[i], step, r, walker.scratch);
       });
   }
-  if (walker.thread == 0 && bucket) *bucket += now() - started;
+  if (walker.thread == 0) *bucket += now() - started - (walker.serial - serial_before);
 }
 
 void Executor::row_op(const Op& op, const Step& step, int32_t r, float* scratch) {

@@ -3,6 +3,7 @@
 #pragma once
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -38,7 +39,7 @@ class Executor {
     int thread;
     uint32_t phase = 0;
     float* scratch;
-    double linear = 0, attention = 0, sampling = 0;
+    double linear = 0, attention = 0, sampling = 0, rows = 0, serial = 0;
   };
   struct LogitRow {
     int32_t seq, token;  // token: row of the step
@@ -47,6 +48,9 @@ class Executor {
   };
 
   std::atomic<int64_t>& begin_phase(Walker& walker);
+  // Runs f on thread 0 while the others wait for the next barrier, and counts its time.
+  template <typename F>
+  void alone(Walker& walker, F f);
   void end_phase(Walker& walker) { pool_->barrier(walker.thread); }
   template <typename F>
   void for_rows(Walker& walker, int32_t num_rows, F f);
@@ -55,6 +59,7 @@ class Executor {
   void make_rope_tables();
   bool prepare(Step& step, const uint8_t* kv);
   void collect_logit_rows(Step& step);
+  void walk_all(int thread, Step& step);
   void walk(Walker& walker, Step& step);
   void run_phase(Walker& walker, Step& step, const Phase& phase);
   void row_op(const Op& op, const Step& step, int32_t row, float* scratch);
@@ -109,6 +114,14 @@ class Executor {
   std::vector<float>* logits_out_ = nullptr;
   alignas(64) std::atomic<int64_t> counters_[3 * 8];
 };
+
+template <typename F>
+void Executor::alone(Walker& walker, F f) {
+  if (walker.thread != 0) return;
+  const auto started = std::chrono::steady_clock::now();
+  f();
+  walker.serial += std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
+}
 
 // Calls f(row) for every row, in claimed runs; a phase of its own.
 template <typename F>

@@ -156,12 +156,20 @@ void keep_nucleus(double goal, ForEach for_each, std::vector<Kept>& sorted) {
 
 }  // namespace
 
-Sampler::Sampler(const Kernels* kernels, int32_t max_seqs, int32_t vocab_size, int num_threads)
-    : kernels_(kernels), vocab_size_(vocab_size), slots_(max_seqs), scratch_(num_threads) {}
+Sampler::Sampler(const Kernels* kernels, int32_t max_seqs, int32_t max_model_len, int32_t vocab_size, int num_threads)
+    : kernels_(kernels), max_model_len_(max_model_len), vocab_size_(vocab_size), slots_(max_seqs), scratch_(num_threads) {
+  // Room that steps need is there from the start: they allocate nothing. Memory that is only reserved takes none.
+  for (SamplerScratch& scratch : scratch_) {
+    for (std::vector<double>* values : {&scratch.x, &scratch.weights, &scratch.heap}) values->reserve(vocab_size);
+    for (std::vector<Kept>* kept : {&scratch.kept, &scratch.sorted}) kept->reserve(vocab_size);
+    scratch.order.reserve(vocab_size);
+  }
+}
 
 void Sampler::add(SlotInit&& init) {
   auto slot = std::make_unique<Slot>();
-  slot->tokens = std::move(init.tokens);
+  slot->tokens.reserve(std::max<size_t>(init.tokens.size(), max_model_len_) + 1);
+  slot->tokens.assign(init.tokens.begin(), init.tokens.end());
   slot->num_prompt_tokens = init.num_prompt_tokens;
   slot->sampling = std::move(init.sampling);
   const SamplingSpec& sampling = slot->sampling;

@@ -50,7 +50,7 @@ struct SamplerScratch {
 
 class Sampler {
  public:
-  Sampler(const Kernels* kernels, int32_t max_seqs, int32_t vocab_size, int num_threads);
+  Sampler(const Kernels* kernels, int32_t max_seqs, int32_t max_model_len, int32_t vocab_size, int num_threads);
 
   void add(SlotInit&& init);
   void remove(int32_t slot) { slots_[slot].reset(); }
@@ -90,7 +90,7 @@ class Sampler {
   void best_tokens(const float* logits, int32_t count, double lse, SamplerScratch& scratch, std::vector<int32_t>* tokens, std::vector<float>* logprobs) const;
 
   const Kernels* kernels_;
-  const int32_t vocab_size_;
+  const int32_t max_model_len_, vocab_size_;
   std::vector<std::unique_ptr<Slot>> slots_;
   std::vector<SamplerScratch> scratch_;
 };

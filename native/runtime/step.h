@@ -17,6 +17,7 @@ struct StepInput {
   std::vector<uint8_t> samples;       // [S]
   std::vector<int32_t> block_tables;
   std::vector<int32_t> block_table_start;  // [S * G + 1]
+  std::vector<int32_t> sorted_slots;       // [S] room to check them in
 };
 
 // Result for one sequence that sampled.
@@ -36,8 +37,10 @@ struct PromptRow {
   std::vector<float> top_logprobs;
 };
 
+// Seconds. `rows`: what goes row by row (norms, rope, KV writes). `serial`: one thread works and the others wait. What is missing from the
+// total is the time to wake the threads.
 struct StepTimes {
-  double total = 0, attention = 0, linear = 0, sampling = 0;
+  double total = 0, attention = 0, linear = 0, sampling = 0, rows = 0, serial = 0;
 };
 
 struct StepOutput {

@@ -1,9 +1,12 @@
 #include "runtime/thread-pool.h"
 
 #include <algorithm>
+#include <cstdio>
 
+#include <pthread.h>
 #if defined(__linux__)
 #include <linux/futex.h>
+#include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #endif
@@ -58,7 +61,27 @@ void WaitWord::wait_change(uint32_t seen, int* spins) {
   sleepers_.fetch_sub(1, std::memory_order_seq_cst);
 }
 
-ThreadPool::ThreadPool(int num_threads) : num_threads_(num_threads), barrier_(num_threads), spins_(new int[num_threads * 16]) {
+void JobQueue::push(std::function<void()> job) {
+  if (count_ == ring_.size()) {
+    std::vector<std::function<void()>> larger(std::max<size_t>(64, 2 * count_));
+    for (size_t i = 0; i < count_; i++) larger[i] = std::move(ring_[(first_ + i) % count_]);
+    ring_ = std::move(larger);
+    first_ = 0;
+  }
+  ring_[(first_ + count_) % ring_.size()] = std::move(job);
+  count_++;
+}
+
+std::function<void()> JobQueue::pop() {
+  std::function<void()> job = std::move(ring_[first_]);
+  ring_[first_] = nullptr;
+  first_ = (first_ + 1) % ring_.size();
+  count_--;
+  return job;
+}
+
+ThreadPool::ThreadPool(int num_threads, std::vector<std::vector<int>> cpus)
+    : num_threads_(num_threads), barrier_(num_threads), spins_(new int[num_threads * 16]), cpus_(std::move(cpus)) {
   std::fill_n(spins_.get(), num_threads * 16, 1024);
   try {
     threads_.emplace_back([this] { lead(); });
@@ -91,20 +114,40 @@ ThreadPool::~ThreadPool() {
 void ThreadPool::submit(std::function<void()> job) {
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    jobs_.push_back(std::move(job));
+    jobs_.push(std::move(job));
   }
   queued_.notify_one();
 }
 
+void ThreadPool::begin(int thread) {
+  char name[16];
+  std::snprintf(name, sizeof(name), "pagoda-%d", thread);
+#if defined(__APPLE__)
+  pthread_setname_np(name);
+#else
+  pthread_setname_np(pthread_self(), name);
+#endif
+#if defined(__linux__)
+  if (cpus_.empty()) return;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (int cpu : cpus_[thread]) {
+    if (cpu >= 0 && cpu < CPU_SETSIZE) CPU_SET(cpu, &set);
+  }
+  // Refused when the allowed CPUs have just changed: then the thread stays where it may be.
+  pthread_setaffinity_np(pthread_self(), sizeof(set), &set);
+#endif
+}
+
 void ThreadPool::lead() {
+  begin(0);
   for (;;) {
     std::function<void()> job;
     {
       std::unique_lock<std::mutex> lock(mutex_);
       queued_.wait(lock, [&] { return closing_ || !jobs_.empty(); });
       if (jobs_.empty()) return;
-      job = std::move(jobs_.front());
-      jobs_.pop_front();
+      job = jobs_.pop();
     }
     job();
   }
@@ -122,6 +165,7 @@ void ThreadPool::parallel(const std::function<void(int)>& body) {
 }
 
 void ThreadPool::work(int thread) {
+  begin(thread);
   uint32_t seen = 0;
   int idle_spins = 256;
   for (;;) {

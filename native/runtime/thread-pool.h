@@ -5,7 +5,6 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -50,9 +49,24 @@ class Barrier {
   alignas(64) WaitWord generation_;
 };
 
+// Jobs in the order they came, in a ring that grows when it is full: in a steady state nothing is allocated, as long as a job's captures
+// fit the function object itself.
+class JobQueue {
+ public:
+  bool empty() const { return count_ == 0; }
+  void push(std::function<void()> job);
+  std::function<void()> pop();
+
+ private:
+  std::vector<std::function<void()>> ring_;
+  size_t first_ = 0, count_ = 0;
+};
+
 class ThreadPool {
  public:
-  explicit ThreadPool(int num_threads);
+  // `cpus`: which CPUs each thread may use, one list per thread, or empty when threads go where the system likes. Threads are called
+  // pagoda-0, pagoda-1, … (the leader is 0), so that tools can tell them from JavaScript's.
+  explicit ThreadPool(int num_threads, std::vector<std::vector<int>> cpus = {});
   ~ThreadPool();  // finishes the queued jobs, then ends the threads
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
@@ -66,6 +80,7 @@ class ThreadPool {
   void barrier(int thread) { barrier_.wait(&spins_[thread * 16]); }
 
  private:
+  void begin(int thread);  // of each thread: name and place
   void lead();
   void work(int thread);
 
@@ -74,7 +89,8 @@ class ThreadPool {
   std::unique_ptr<int[]> spins_;  // one cache line per thread
   std::mutex mutex_;
   std::condition_variable queued_;
-  std::deque<std::function<void()>> jobs_;
+  JobQueue jobs_;
+  std::vector<std::vector<int>> cpus_;
   bool closing_ = false;
   const std::function<void(int)>* body_ = nullptr;
   std::atomic<bool> ending_{false};

@@ -27,14 +27,45 @@ void WeightStore::load_vector(const WeightSource& source) {
   vectors_.push_back({data, static_cast<int>(count)});
 }
 
+void WeightStore::use_cache(const std::string& path, const std::string& header) {
+  if (num_weights() > 0) throw std::runtime_error("packed weights come before all others");
+  cached_ = read_packed_cache(path, header, pool_, &cached_bytes_);
+}
+
+uint8_t* WeightStore::take_cached(size_t bytes) {
+  if (bytes > cached_bytes_ - cached_taken_) throw std::runtime_error("the packed weights are too short");
+  cached_taken_ += bytes;
+  return cached_.data() + cached_taken_ - bytes;
+}
+
+void WeightStore::finish() {
+  files_.clear();
+  if (cached_taken_ != cached_bytes_) throw std::runtime_error("the packed weights hold more than the model");
+}
+
 void WeightStore::load_matrix(const WeightSource& source) {
   Matrix matrix;
   matrix.format = source.format;
   matrix.rows = source.rows;
   matrix.cols = source.cols;
-  const size_t row_bytes = source_row_bytes(source.format, source.cols);
-  if (row_bytes == 0) throw std::runtime_error("weight " + source.name + ": " + std::to_string(source.cols) + " columns do not fit the blocks of its format");
+  if (source_row_bytes(source.format, source.cols) == 0) throw std::runtime_error("weight " + source.name + ": " + std::to_string(source.cols) + " columns do not fit the blocks of its format");
+  const bool from_files = source.values.empty();
+  const bool is_cached = from_files && cached_.data() != nullptr;
+  const int32_t part_rows = source.rows / source.num_parts;
+  const int32_t part_panels = (part_rows + kPanelRows - 1) / kPanelRows;
+  for (int32_t part = 0; part < source.num_parts; part++) {
+    PackedWeight packed{source.format, part_rows, source.cols, part_panels, kernels_->packed_panel_bytes(source.format, source.cols), nullptr};
+    const size_t bytes = packed.panel_bytes * part_panels;
+    packed.data = is_cached ? take_cached(bytes) : arena_.allocate(bytes);
+    if (from_files) cacheable_.push_back({packed.data, bytes});
+    matrix.parts.push_back(packed);
+  }
+  if (!is_cached) pack_matrix(matrix, source);
+  matrices_.push_back(std::move(matrix));
+  vectors_.push_back({});
+}
 
+std::vector<const uint8_t*> WeightStore::source_rows(const WeightSource& source, size_t row_bytes) {
   std::vector<const uint8_t*> rows;
   rows.reserve(source.rows);
   if (!source.values.empty()) {
@@ -42,37 +73,29 @@ void WeightStore::load_matrix(const WeightSource& source) {
       throw std::runtime_error("weight " + source.name + " has a wrong number of values");
     }
     for (int32_t r = 0; r < source.rows; r++) rows.push_back(reinterpret_cast<const uint8_t*>(source.values.data() + static_cast<size_t>(r) * source.cols));
-  } else {
-    for (const SourcePiece& piece : source.pieces) {
-      if (piece.row_bytes != row_bytes || piece.num_rows < 1 || piece.num_rows > source.rows) throw std::runtime_error("weight " + source.name + " has a piece of a wrong size");
-      std::unique_ptr<MappedFile>& file = files_[piece.file];
-      if (!file) file = std::make_unique<MappedFile>(piece.file);
-      const uint8_t* data = file->range(piece.offset, static_cast<uint64_t>(piece.num_rows) * row_bytes);
-      for (int64_t r = 0; r < piece.num_rows; r++) rows.push_back(data + r * row_bytes);
-      if (rows.size() > static_cast<size_t>(source.rows)) break;
-    }
-    if (rows.size() != static_cast<size_t>(source.rows)) throw std::runtime_error("the pieces of weight " + source.name + " do not add up to " + std::to_string(source.rows) + " rows");
+    return rows;
   }
-
-  const int32_t part_rows = source.rows / source.num_parts;
-  const int32_t part_panels = (part_rows + kPanelRows - 1) / kPanelRows;
-  for (int32_t part = 0; part < source.num_parts; part++) {
-    PackedWeight packed{source.format, part_rows, source.cols, part_panels, kernels_->packed_panel_bytes(source.format, source.cols), nullptr};
-    packed.data = arena_.allocate(packed.panel_bytes * part_panels);
-    matrix.parts.push_back(packed);
+  for (const SourcePiece& piece : source.pieces) {
+    if (piece.row_bytes != row_bytes || piece.num_rows < 1 || piece.num_rows > source.rows) throw std::runtime_error("weight " + source.name + " has a piece of a wrong size");
+    std::unique_ptr<MappedFile>& file = files_[piece.file];
+    if (!file) file = std::make_unique<MappedFile>(piece.file);
+    const uint8_t* data = file->range(piece.offset, static_cast<uint64_t>(piece.num_rows) * row_bytes);
+    for (int64_t r = 0; r < piece.num_rows; r++) rows.push_back(data + r * row_bytes);
+    if (rows.size() > static_cast<size_t>(source.rows)) break;
   }
+  if (rows.size() != static_cast<size_t>(source.rows)) throw std::runtime_error("the pieces of weight " + source.name + " do not add up to " + std::to_string(source.rows) + " rows");
+  return rows;
+}
 
-  const int64_t num_panels = static_cast<int64_t>(part_panels) * source.num_parts;
+void WeightStore::pack_matrix(Matrix& matrix, const WeightSource& source) {
+  const size_t row_bytes = source_row_bytes(source.format, source.cols);
+  const std::vector<const uint8_t*> rows = source_rows(source, row_bytes);
+  const int64_t num_panels = static_cast<int64_t>(matrix.parts[0].num_panels) * source.num_parts;
   const int64_t slab_panels = std::max<int64_t>(1, static_cast<int64_t>(kSlabBytes / (row_bytes * kPanelRows)));
   for (int64_t panel = 0; panel < num_panels; panel += slab_panels) {
     pack_slab(matrix, rows, panel, std::min(panel + slab_panels, num_panels));
-    if (source.values.empty() && num_panels > slab_panels) {
-      for (const SourcePiece& piece : source.pieces) files_[piece.file]->release(piece.offset, static_cast<uint64_t>(piece.num_rows) * row_bytes);
-    }
+    for (const SourcePiece& piece : source.pieces) files_[piece.file]->release(piece.offset, static_cast<uint64_t>(piece.num_rows) * row_bytes);
   }
-  for (const SourcePiece& piece : source.pieces) files_[piece.file]->release(piece.offset, static_cast<uint64_t>(piece.num_rows) * row_bytes);
-  matrices_.push_back(std::move(matrix));
-  vectors_.push_back({});
 }
 
 void WeightStore::pack_slab(Matrix& matrix, const std::vector<const uint8_t*>& rows, int64_t first_panel, int64_t last_panel) {

@@ -125,7 +125,7 @@ async function checkModel(
 /** The same requests through the public class, all at once: streamed piece by piece, and as whole results. */
 async function checkStreaming(label: string, base: Partial<EngineOptions>, isa: string | null): Promise<void> {
   if (isa !== null) process.env.PAGODA_CPU_ISA = isa;
-  const llm = await LLM.load(base);
+  const llm = await LLM.load({ ...base, packedCache: false });
   try {
     const requests = mixedRequests(Math.min(llm.info.vocabSize, 4096));
     const streams = await Promise.all(

@@ -12,6 +12,7 @@ export const CHECK_OPTIONS: EngineOptions = {
   model: 'pagoda-mini',
   device: 'auto',
   numThreads: null,
+  cpuThreadsBind: 'auto',
   computeDtype: 'int8',
   kvCacheDtype: 'auto',
   blockSize: 16,
@@ -29,6 +30,10 @@ export const CHECK_OPTIONS: EngineOptions = {
   kvAllocation: 'paged',
   useKvCache: true,
   maxNumQueuedReqs: 4096,
+  // Checks leave nothing in the user's cache.
+  packedCache: false,
+  packedCacheSize: 1,
+  cacheDir: null,
 };
 
 export interface CheckRequest {

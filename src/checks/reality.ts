@@ -16,6 +16,9 @@ const smollm2 = join(shared, 'models/smollm2-135m-instruct/SmolLM2-135M-Instruct
 /** Share by which the simulated median may differ from the measured one. */
 const MAX_ERROR = 0.15;
 
+// Checks leave nothing in the user's cache; the processes started here inherit it.
+process.env.PAGODA_PACKED_CACHE = 'false';
+
 const flags = readFlags();
 const workload = (['prompt', 'output', 'concurrency', 'num-requests'] as const).flatMap((name) => [
   `--${name}`,

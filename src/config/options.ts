@@ -1,7 +1,12 @@
 // Every option of Pagoda, once: name, variable, default, meaning and check. The key is its name in the resolved configuration.
 // Names, defaults and notations are vLLM's where vLLM has the option; nothing stands here that does nothing.
 
-import { BLOCK_SIZES, DEFAULT_ENGINE_OPTIONS as ENGINE, type EngineOptions } from '../engine/engine-options.ts';
+import {
+  BLOCK_SIZES,
+  DEFAULT_ENGINE_OPTIONS as ENGINE,
+  type EngineOptions,
+  THREADS_BIND_CHECK,
+} from '../engine/engine-options.ts';
 import { choiceOption, countOption, jsonOption, listOption, numberOption, switchOption, textOption } from './option.ts';
 
 const NO_FP8 = 'CPUs have no fp8 arithmetic; int8 takes the same memory';
@@ -92,6 +97,17 @@ export const OPTIONS = {
     },
     { max: 1024, words: { auto: null } },
   ),
+  cpuThreadsBind: textOption<string>(
+    {
+      name: 'cpu-threads-bind',
+      group: 'engine',
+      default: ENGINE.cpuThreadsBind,
+      env: ['VLLM_CPU_OMP_THREADS_BIND'],
+      help: 'auto = bind threads to cores when they fill the machine, nobind, or CPUs like 0-3,8: thread i on the i-th',
+      placeholder: '<auto|nobind|cpus>',
+    },
+    THREADS_BIND_CHECK,
+  ),
   computeDtype: choiceOption<EngineOptions['computeDtype']>(
     {
       name: 'compute-dtype',
@@ -150,6 +166,27 @@ export const OPTIONS = {
     },
     { min: 2 },
   ),
+  packedCache: switchOption({
+    name: 'packed-cache',
+    group: 'engine',
+    default: ENGINE.packedCache,
+    help: 'keep packed weights (32 MiB and more) in the cache folder, so that the next start need not pack them',
+  }),
+  packedCacheSize: countOption<number>({
+    name: 'packed-cache-size',
+    group: 'engine',
+    default: ENGINE.packedCacheSize,
+    defaultText: '32G',
+    help: 'most bytes of all packed weights in the folder; the least recently used go first',
+  }),
+  cacheDir: textOption<string | null>({
+    name: 'cache-dir',
+    group: 'engine',
+    default: null,
+    defaultText: '$XDG_CACHE_HOME/pagoda, else ~/.cache/pagoda',
+    help: 'folder for what can be made again',
+    placeholder: '<folder>',
+  }),
   tensorParallelSize: choiceOption<number>(
     { name: 'tensor-parallel-size', group: 'engine', default: 1, help: 'devices per layer; only 1 for now' },
     { 1: 1 },

@@ -64,4 +64,8 @@ export interface StepTiming {
   readonly attentionSeconds: number;
   readonly linearSeconds: number;
   readonly samplingSeconds: number;
+  /** Row by row: norms, rope, activations, KV writes. */
+  readonly rowsSeconds: number;
+  /** One thread works and the others wait. */
+  readonly serialSeconds: number;
 }

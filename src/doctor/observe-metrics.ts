@@ -236,14 +236,17 @@ function stepFigures(reader: Reader, facts: ServerFacts): Signals {
     reader.scrapes.length > 1 ? 0 : null,
     reader.scrapes.length - 1,
   );
-  const whole = (phases.get('schedule') ?? 0) + (phases.get('device') ?? 0) + (phases.get('update') ?? 0);
+  const whole = ['schedule', 'fill', 'launch', 'device', 'update'].reduce(
+    (sum, name) => sum + (phases.get(name) ?? 0),
+    0,
+  );
   const ofStep = (...names: string[]): number | null =>
     whole <= 0 ? null : names.reduce((sum, name) => sum + (phases.get(name) ?? 0), 0) / whole;
   return known({
     budgetStepShare:
       steps === null || facts.maxNumBatchedTokens === null ? null : shareAbove(steps, facts.maxNumBatchedTokens),
     recomputedShare: recomputed === null || computed === 0 ? null : recomputed / computed,
-    overheadShare: ofStep('schedule', 'update'),
+    overheadShare: ofStep('schedule', 'fill', 'launch', 'update'),
     samplingShare: ofStep('sampling'),
   });
 }

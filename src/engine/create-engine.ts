@@ -2,11 +2,13 @@
 // log what it found. Throws PagodaError with the numbers when something cannot fit.
 
 import { randomBytes } from 'node:crypto';
+import { join } from 'node:path';
 import type { Checkpoint } from '../checkpoint/checkpoint.ts';
 import { openModel } from '../checkpoint/resolve-model.ts';
 import { now } from '../clock.ts';
 import { Scheduler } from '../core/scheduler.ts';
 import { CPU_AUTO_KV_DTYPE, createCpuDevice, isCpuDeviceAvailable } from '../device/cpu/cpu-device.ts';
+import type { PackedCacheOptions } from '../device/cpu/packed-cache.ts';
 import type { Device, DeviceLimits } from '../device/device.ts';
 import { kvLayout } from '../device/kv-layout.ts';
 import { createReferenceDevice } from '../device/reference/reference-device.ts';
@@ -15,6 +17,7 @@ import { type LoadedModel, loadModel } from '../model/load-model.ts';
 import type { Program } from '../model/program.ts';
 import { availableMemory } from './available-memory.ts';
 import { BatchBuilder } from './batch-builder.ts';
+import { cacheFolder } from './cache-folder.ts';
 import { Engine, type EngineOutputs } from './engine.ts';
 import type { EngineInfo } from './engine-client.ts';
 import type { EngineOptions } from './engine-options.ts';
@@ -161,15 +164,25 @@ function createDevice(
     checkpoint,
     limits,
   }: { kind: DeviceKind; model: LoadedModel; checkpoint: Checkpoint; limits: DeviceLimits },
-  { onLoadProgress }: CreateEngineExtras,
+  { onLoadProgress, outputs }: CreateEngineExtras,
 ): Promise<Device> | Device {
   const kv = { dtype: kvDtype(options), blockSize: options.blockSize };
   if (kind === 'reference') return createReferenceDevice(model, checkpoint, kv, limits);
   return createCpuDevice(model, checkpoint, kv, limits, {
     computeDtype: options.computeDtype,
+    threadsBind: options.cpuThreadsBind,
+    ...(options.packedCache ? { packedCache: packedCacheOptions(options, outputs) } : {}),
     ...(options.numThreads === null ? {} : { numThreads: options.numThreads }),
     ...(onLoadProgress === undefined ? {} : { onProgress: onLoadProgress }),
   });
+}
+
+function packedCacheOptions(options: EngineOptions, outputs: EngineOutputs): PackedCacheOptions {
+  return {
+    folder: join(cacheFolder(options.cacheDir), 'packed'),
+    maxBytes: options.packedCacheSize,
+    onLog: (level, message) => outputs.onLog(level, message),
+  };
 }
 
 interface Parts {

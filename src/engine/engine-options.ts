@@ -1,5 +1,6 @@
 // Everything the engine needs to start; a slice of the resolved configuration (config.ts). Plain data: crosses processes.
 
+import { isThreadsBind, THREADS_BIND_RULE } from '../device/cpu/thread-cpus.ts';
 import type { KvDtype } from '../device/kv-layout.ts';
 import { PagodaError } from '../errors.ts';
 
@@ -9,6 +10,8 @@ export interface EngineOptions {
   readonly device: 'auto' | 'cpu' | 'reference';
   /** null = all cores this process may use. */
   readonly numThreads: number | null;
+  /** auto, nobind, or a list of CPUs like 0-3,8: thread i on the i-th. */
+  readonly cpuThreadsBind: string;
   readonly computeDtype: 'int8' | 'f32';
   readonly kvCacheDtype: KvDtype | 'auto';
   readonly blockSize: number;
@@ -35,6 +38,12 @@ export interface EngineOptions {
   readonly useKvCache: boolean;
   /** Waiting requests beyond this are refused. */
   readonly maxNumQueuedReqs: number;
+  /** Keep packed weights in the cache folder, for the next start. */
+  readonly packedCache: boolean;
+  /** Bytes of all packed weights in the folder; the least recently used go first. */
+  readonly packedCacheSize: number;
+  /** null = PAGODA_CACHE_DIR, else $XDG_CACHE_HOME/pagoda, else ~/.cache/pagoda. */
+  readonly cacheDir: string | null;
 }
 
 /** The one place for these defaults: flags and the LLM class take them from here. */
@@ -42,6 +51,7 @@ export const DEFAULT_ENGINE_OPTIONS: EngineOptions = Object.freeze({
   model: 'pagoda-mini',
   device: 'auto',
   numThreads: null,
+  cpuThreadsBind: 'auto',
   computeDtype: 'int8',
   kvCacheDtype: 'auto',
   blockSize: 16,
@@ -59,7 +69,13 @@ export const DEFAULT_ENGINE_OPTIONS: EngineOptions = Object.freeze({
   kvAllocation: 'paged',
   useKvCache: true,
   maxNumQueuedReqs: 256,
+  packedCache: true,
+  packedCacheSize: 32 * 2 ** 30,
+  cacheDir: null,
 });
+
+/** Which texts `cpuThreadsBind` takes. */
+export const THREADS_BIND_CHECK = { rule: THREADS_BIND_RULE, accepts: isThreadsBind };
 
 export const BLOCK_SIZES: readonly number[] = [8, 16, 32, 64, 128];
 
@@ -77,6 +93,7 @@ const RULES: Readonly<Record<keyof EngineOptions, { rule: string; ok(value: unkn
   model: { rule: 'a path or name', ok: (value) => typeof value === 'string' && value !== '' },
   device: oneOf('auto', 'cpu', 'reference'),
   numThreads: maybeCount,
+  cpuThreadsBind: { rule: THREADS_BIND_RULE, ok: isThreadsBind },
   computeDtype: oneOf('int8', 'f32'),
   kvCacheDtype: oneOf('auto', 'f16', 'bf16', 'f32', 'int8'),
   blockSize: oneOf(...BLOCK_SIZES),
@@ -100,6 +117,9 @@ const RULES: Readonly<Record<keyof EngineOptions, { rule: string; ok(value: unkn
   kvAllocation: oneOf('paged', 'static'),
   useKvCache: flag,
   maxNumQueuedReqs: count,
+  packedCache: flag,
+  packedCacheSize: count,
+  cacheDir: { rule: 'a path, or null', ok: orNull((value) => typeof value === 'string' && value !== '') },
 };
 
 /** Completes options given in code. Throws bad_config for an unknown name or a value that the option does not take. */

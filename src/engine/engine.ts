@@ -32,6 +32,7 @@ interface RunningStep {
   readonly facts: PlanFacts;
   readonly result: Promise<StepResult>;
   readonly startTime: number;
+  readonly launchSeconds: number;
 }
 
 export class Engine {
@@ -53,6 +54,8 @@ export class Engine {
   #failure: string | null = null;
   #loop: Promise<void> | null = null;
   #isChecked = true;
+  /** Of the last step whose events were given out. */
+  #deliverySeconds = 0;
 
   constructor(parts: { scheduler: Scheduler; device: Device; batches: BatchBuilder; outputs: EngineOutputs }) {
     this.scheduler = parts.scheduler;
@@ -123,15 +126,17 @@ export class Engine {
     this.#takeAborts();
     const startTime = now();
     const plan = this.scheduler.schedule(startTime);
+    const fillTime = now();
     const batch = plan.scheduled.length > 0 ? this.#batches.fill(plan, this.#promptLogprobs) : null;
-    const facts = planFacts(plan, now() - startTime);
+    const facts = planFacts(plan, { scheduleSeconds: fillTime - startTime, fillSeconds: now() - fillTime });
 
     const finished = this.#running;
     const result = finished === null ? null : await finished.result;
 
+    const launchTime = now();
     this.#tellDevice(plan);
-    this.#running = batch === null ? null : this.#launch(plan, facts, this.device.step(batch));
-    if (finished !== null && result !== null) this.#deliver(finished, result);
+    this.#running = batch === null ? null : this.#launch(plan, facts, this.device.step(batch), launchTime);
+    if (finished !== null && result !== null) this.#deliver(finished, result, launchTime);
     if (batch !== null) return true;
     if (finished === null && this.scheduler.hasWork) {
       throw new PagodaError('internal', 'Requests wait, nothing runs, and nothing can be scheduled.');
@@ -139,10 +144,11 @@ export class Engine {
     return finished !== null;
   }
 
-  #launch(plan: StepPlan, facts: PlanFacts, result: Promise<StepResult>): RunningStep {
+  #launch(plan: StepPlan, facts: PlanFacts, result: Promise<StepResult>, launchTime: number): RunningStep {
     // The loop awaits it one turn later; until then a failure must not count as unhandled.
     result.catch(() => undefined);
-    return { plan, facts, result, startTime: now() };
+    const startTime = now();
+    return { plan, facts, result, startTime, launchSeconds: startTime - launchTime };
   }
 
   #takeAborts(): void {
@@ -182,7 +188,8 @@ export class Engine {
     this.#resident[slot] = null;
   }
 
-  #deliver(finished: RunningStep, result: StepResult): void {
+  /** `resultTime`: when the result was there. */
+  #deliver(finished: RunningStep, result: StepResult, resultTime: number): void {
     const time = now();
     for (const row of result.promptLogprobs) {
       const scheduled = finished.plan.scheduled[row.seq];
@@ -201,12 +208,16 @@ export class Engine {
       facts: finished.facts,
       time,
       numGeneratedTokens,
-      stepSeconds: time - finished.startTime,
+      stepSeconds: resultTime - finished.startTime,
+      launchSeconds: finished.launchSeconds,
       updateSeconds: now() - time,
+      deliverySeconds: this.#deliverySeconds,
       device: result.timing,
     });
+    const deliveryTime = now();
     if (events.length > 0) this.#outputs.onEvents(events);
     this.#outputs.onStep(record);
+    this.#deliverySeconds = now() - deliveryTime;
   }
 
   #event(progress: SequenceProgress, result: StepResult | null, message: string | null = null): TokenEvent {

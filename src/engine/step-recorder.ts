@@ -5,25 +5,35 @@ import type { StepPlan } from '../core/step.ts';
 import type { StepTiming } from '../device/forward-batch.ts';
 import type { PreemptionRecord, StepRecord } from '../trace/step-record.ts';
 
+const NO_PREEMPTIONS: readonly PreemptionRecord[] = [];
+
 /** What belongs to a plan that will be reused by the time its step's result arrives. */
 export interface PlanFacts {
   readonly stepId: number;
   readonly numPromptTokens: number;
   readonly preemptions: readonly PreemptionRecord[];
   readonly scheduleSeconds: number;
+  readonly fillSeconds: number;
 }
 
-export function planFacts(plan: StepPlan, scheduleSeconds: number): PlanFacts {
+export function planFacts(
+  plan: StepPlan,
+  { scheduleSeconds, fillSeconds }: { scheduleSeconds: number; fillSeconds: number },
+): PlanFacts {
   return {
     stepId: plan.stepId,
     numPromptTokens: plan.numPrefillTokens,
-    preemptions: plan.preempted.map((each) => ({
-      requestId: each.sequence.id,
-      neededBy: each.neededBy.id,
-      numBlocksFreed: each.numBlocksFreed,
-      numTokensToRecompute: each.numTokensToRecompute,
-    })),
+    preemptions:
+      plan.preempted.length === 0
+        ? NO_PREEMPTIONS
+        : plan.preempted.map((each) => ({
+            requestId: each.sequence.id,
+            neededBy: each.neededBy.id,
+            numBlocksFreed: each.numBlocksFreed,
+            numTokensToRecompute: each.numTokensToRecompute,
+          })),
     scheduleSeconds,
+    fillSeconds,
   };
 }
 
@@ -32,7 +42,9 @@ export interface StepOutcome {
   readonly time: number;
   readonly numGeneratedTokens: number;
   readonly stepSeconds: number;
+  readonly launchSeconds: number;
   readonly updateSeconds: number;
+  readonly deliverySeconds: number;
   readonly device: StepTiming;
 }
 
@@ -66,11 +78,17 @@ export class StepRecorder {
       kvWaste: stats.kvWaste,
       stepSeconds: outcome.stepSeconds,
       scheduleSeconds: facts.scheduleSeconds,
+      fillSeconds: facts.fillSeconds,
+      launchSeconds: outcome.launchSeconds,
+      handoverSeconds: Math.max(0, outcome.stepSeconds - device.totalSeconds),
       deviceSeconds: device.totalSeconds,
       attentionSeconds: device.attentionSeconds,
       linearSeconds: device.linearSeconds,
+      rowsSeconds: device.rowsSeconds,
       samplingSeconds: device.samplingSeconds,
+      serialSeconds: device.serialSeconds,
       updateSeconds: outcome.updateSeconds,
+      deliverySeconds: outcome.deliverySeconds,
     };
   }
 }

@@ -112,6 +112,22 @@ export class MetricFactory {
   }
 }
 
+/** Names of StepRecord's times without `Seconds`. */
+export const STEP_PHASES = [
+  'schedule',
+  'fill',
+  'launch',
+  'handover',
+  'device',
+  'attention',
+  'linear',
+  'rows',
+  'sampling',
+  'serial',
+  'update',
+  'delivery',
+] as const;
+
 export type RequestMetrics = ReturnType<typeof createRequestMetrics>;
 export type StepMetrics = ReturnType<typeof createStepMetrics>;
 
@@ -195,9 +211,9 @@ export function createStepMetrics(factory: MetricFactory) {
     ),
     phaseSeconds: factory.counterBy(
       'pagoda:step_phase_seconds_total',
-      'Where step time went, in seconds; attention, linear and sampling are parts of device.',
+      'Where step time went, in seconds; attention, linear, rows, sampling and serial are parts of device; schedule, fill, update and delivery run beside it.',
       'phase',
-      ['schedule', 'device', 'attention', 'linear', 'sampling', 'update'],
+      STEP_PHASES,
     ),
     stepTokens: factory.counterBy('pagoda:step_tokens_total', 'Tokens in steps by kind.', 'kind', [
       'prompt',

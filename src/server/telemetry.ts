@@ -13,12 +13,12 @@ import {
   createStepMetrics,
   MetricFactory,
   type RequestMetrics,
+  STEP_PHASES,
   type StepMetrics,
 } from './metrics.ts';
 import { type EngineGauges, StatsLog } from './stats-log.ts';
 
 const LOG_INTERVAL_SECONDS = 10;
-const PHASES = ['schedule', 'device', 'attention', 'linear', 'sampling', 'update'] as const;
 
 export class Telemetry {
   /** For whoever starts the engine. */
@@ -106,7 +106,7 @@ export class Telemetry {
     steps.generatedTokensPerStep.observe(record.numGeneratedTokens);
     steps.stepTokens('prompt').inc(record.numPromptTokens);
     steps.stepTokens('generated').inc(record.numGeneratedTokens);
-    for (const phase of PHASES) steps.phaseSeconds(phase).inc(Math.max(0, record[`${phase}Seconds`]));
+    for (const phase of STEP_PHASES) steps.phaseSeconds(phase).inc(Math.max(0, record[`${phase}Seconds`]));
     steps.recomputedTokens.inc(record.numRecomputedTokens);
     if (record.numPrefixQueryTokens > 0) {
       steps.prefixQueries.inc(record.numPrefixQueryTokens);

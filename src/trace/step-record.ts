@@ -30,12 +30,29 @@ export interface StepRecord {
   readonly numBlocksCached: number;
   /** Token slots in held blocks that hold no token, as a share of all slots in held blocks: the KV waste of promise P4. */
   readonly kvWaste: number;
-  /** Seconds: whole step, and where it went. */
+  /**
+   * Seconds from the launch until JavaScript had the result, and where the rest of a turn went. Between two launches lie one
+   * step, one launch and, of the neighbours, what JavaScript does while the device runs: update and delivery of the step before,
+   * schedule and fill of the step after. What these do not hide shows in the handover.
+   */
   readonly stepSeconds: number;
+  /** What the scheduler decided, and the batch's arrays. */
   readonly scheduleSeconds: number;
+  readonly fillSeconds: number;
+  /** Slots changed hands and the step was submitted. */
+  readonly launchSeconds: number;
+  /** Of stepSeconds, what the device did not work: on the way to its threads and back. */
+  readonly handoverSeconds: number;
   readonly deviceSeconds: number;
+  /** Of deviceSeconds. The rest is the time to wake the threads. */
   readonly attentionSeconds: number;
   readonly linearSeconds: number;
+  readonly rowsSeconds: number;
   readonly samplingSeconds: number;
+  /** One thread worked and the others waited. */
+  readonly serialSeconds: number;
+  /** The scheduler learned what was sampled, and events were made. */
   readonly updateSeconds: number;
+  /** Events and record of the step before this one were given out (in `pagoda serve`: sent to the front). */
+  readonly deliverySeconds: number;
 }

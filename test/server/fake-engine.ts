@@ -143,6 +143,12 @@ export class FakeEngine implements EngineClient {
       linearSeconds: 0.0005,
       samplingSeconds: 0.0001,
       updateSeconds: 0.0001,
+      fillSeconds: 0.0001,
+      launchSeconds: 0.0001,
+      handoverSeconds: 0.0002,
+      rowsSeconds: 0.00005,
+      serialSeconds: 0.00005,
+      deliverySeconds: 0.0001,
     });
   }
 

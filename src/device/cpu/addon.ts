@@ -233,8 +233,32 @@ export interface NativeStepArrays {
 export interface Addon {
   /** Instruction sets that were compiled in and that this CPU runs, fastest first. */
   info(): { readonly isas: readonly string[] };
-  create(options: { readonly isa: string; readonly numThreads: number }): DeviceHandle;
+  /** Thread i may use the CPUs cpus[cpuStarts[i] .. cpuStarts[i + 1]); without them the threads are not bound. */
+  create(options: {
+    readonly isa: string;
+    readonly numThreads: number;
+    readonly cpus?: Int32Array;
+    readonly cpuStarts?: Int32Array;
+  }): DeviceHandle;
   deviceInfo(handle: DeviceHandle): { readonly isa: string; readonly numThreads: number; readonly weightBytes: number };
+  /** Equal for two devices exactly when one can use what the other has packed. */
+  packedLayout(handle: DeviceHandle): string;
+  /** Bytes that a matrix takes when packed. */
+  packedBytes(
+    handle: DeviceHandle,
+    shape: { readonly format: number; readonly rows: number; readonly cols: number; readonly numParts: number },
+  ): number;
+  /** Header of a file of packed weights. Throws the reason why it has none that can be trusted. */
+  readPackedHeader(options: { readonly path: string }): string;
+  /** Before the first weight: the matrices that come from files are taken from the cache, in the order of loading. Rejects with the reason. */
+  usePackedCache(handle: DeviceHandle, options: { readonly path: string; readonly header: string }): Promise<void>;
+  /** After setPlan, once: runs beside the steps. */
+  writePackedCache(
+    handle: DeviceHandle,
+    options: { readonly path: string; readonly header: string; readonly maxBytes: number },
+  ): Promise<'written' | 'busy' | 'cancelled' | 'too_large'>;
+  /** Bytes allocated on the process's heap now (mallinfo2); -1 where the C library does not tell. */
+  heapBytes(): number;
   loadWeight(handle: DeviceHandle, weight: NativeWeight): Promise<void>;
   /** After the last weight: checks the plan and allocates what it needs but the KV pool. */
   setPlan(handle: DeviceHandle, plan: NativePlan): Promise<void>;
@@ -244,7 +268,7 @@ export interface Addon {
   removeSequence(handle: DeviceHandle, options: { readonly slot: number }): void;
   /** Copies the batch before it returns. `stepSlot` is 0 or 1 and must be free. */
   submitStep(handle: DeviceHandle, stepSlot: number, batch: NativeBatch): Promise<void>;
-  /** values = [top entries, prompt rows, prompt top entries, total, attention, linear, sampling seconds] of the finished step. */
+  /** values = [top entries, prompt rows, prompt top entries, then total, attention, linear, sampling, rows, serial seconds] of the finished step. */
   stepCounts(handle: DeviceHandle, stepSlot: number, counts: { readonly values: Float64Array }): void;
   readStep(handle: DeviceHandle, stepSlot: number, arrays: NativeStepArrays): void;
   logits(handle: DeviceHandle, options: { readonly tokenIds: Int32Array }): Promise<Float32Array>;

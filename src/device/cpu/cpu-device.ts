@@ -12,7 +12,10 @@ import { type KvDtype, type KvLayout, kvLayout } from '../kv-layout.ts';
 import { type Addon, type DeviceHandle, INT8_FORMATS, loadAddon, type NativeSequence } from './addon.ts';
 import { type LoadProgress, loadWeights } from './load-weights.ts';
 import { lower } from './lower.ts';
+import { PackedCache, type PackedCacheOptions } from './packed-cache.ts';
+import { planWeights } from './plan-weights.ts';
 import { StepResults } from './step-results.ts';
+import { readTopology, type ThreadsBind, threadCpus, threadsOfBind } from './thread-cpus.ts';
 
 /** `auto` on this device: 16 bits with 11 bits of mantissa; values beyond 65504 are clamped. All attention arithmetic is float32. */
 export const CPU_AUTO_KV_DTYPE: KvDtype = 'f16';
@@ -24,8 +27,15 @@ export interface CpuDeviceOptions {
   readonly numThreads?: number;
   /** int8: quantized weights are multiplied with int8 activations; f32: everything in float32. Default int8. */
   readonly computeDtype?: 'int8' | 'f32';
+  /** Default auto; see thread-cpus.ts. */
+  readonly threadsBind?: ThreadsBind;
+  /** Where packed weights are kept; absent = nowhere. */
+  readonly packedCache?: PackedCacheOptions;
   readonly onProgress?: LoadProgress;
 }
+
+/** A file of packed weights that is nearly written is finished before the device goes. */
+const WRITE_GRACE_SECONDS = 2;
 
 export function isCpuDeviceAvailable(): { available: boolean; reason: string | null } {
   const { addon, reason } = loadAddon();
@@ -35,6 +45,11 @@ export function isCpuDeviceAvailable(): { available: boolean; reason: string | n
 /** Instruction sets the device can be forced to here, fastest first; empty without native kernels. */
 export function cpuIsas(): readonly string[] {
   return loadAddon().addon?.info().isas ?? [];
+}
+
+/** Bytes allocated on this process's native heap now; -1 where the C library does not tell. */
+export function heapBytes(): number {
+  return loadAddon().addon?.heapBytes() ?? -1;
 }
 
 export async function createCpuDevice(
@@ -50,14 +65,18 @@ export async function createCpuDevice(
   const computeDtype = options.computeDtype ?? 'int8';
   const handle = createHandle(addon, options);
   try {
-    const weights = await loadWeights({ addon, handle }, model, checkpoint, options.onProgress);
+    const planned = planWeights(model, checkpoint);
+    const { packedCache } = options;
+    const cache = packedCache ? PackedCache.open({ addon, handle }, checkpoint, planned, packedCache) : null;
+    await cache?.load();
+    const weights = await loadWeights({ addon, handle }, planned, checkpoint, options.onProgress);
     const int8 = computeDtype === 'int8';
     const usesInt8 = (name: string) => int8 && INT8_FORMATS.has(weights.formatOf(name));
     await addon.setPlan(
       handle,
       lower({ program: model.program, kv, limits, weightIndex: weights.indexOf, usesInt8, int8 }),
     );
-    return new CpuDevice({ addon, handle, kv, limits, computeDtype });
+    return new CpuDevice({ addon, handle, kv, limits, computeDtype, cache });
   } catch (error) {
     await addon.dispose(handle);
     throw loadError(error, checkpoint);
@@ -66,12 +85,32 @@ export async function createCpuDevice(
 
 function createHandle(addon: Addon, options: CpuDeviceOptions): DeviceHandle {
   const isa = options.isa ?? (process.env.PAGODA_CPU_ISA || 'auto');
-  const numThreads = options.numThreads ?? availableParallelism();
+  const threadsBind = options.threadsBind ?? 'auto';
+  const numThreads = options.numThreads ?? threadsOfBind(threadsBind) ?? availableParallelism();
+  const places = nativePlaces(threadsBind, numThreads);
   try {
-    return addon.create({ isa, numThreads });
+    return addon.create({ isa, numThreads, ...places });
   } catch (error) {
     throw new PagodaError('bad_config', `The cpu device cannot start: ${text(error)}.`, {
       param: options.isa ? 'isa' : 'PAGODA_CPU_ISA',
+      cause: error,
+    });
+  }
+}
+
+function nativePlaces(
+  threadsBind: ThreadsBind,
+  numThreads: number,
+): { readonly cpus?: Int32Array; readonly cpuStarts?: Int32Array } {
+  try {
+    const lists = threadCpus(threadsBind, numThreads, readTopology());
+    if (lists === null) return {};
+    const starts = [0];
+    for (const list of lists) starts.push(starts.at(-1)! + list.length);
+    return { cpus: Int32Array.from(lists.flat()), cpuStarts: Int32Array.from(starts) };
+  } catch (error) {
+    throw new PagodaError('bad_config', `--cpu-threads-bind ${text(error)}.`, {
+      param: '--cpu-threads-bind',
       cause: error,
     });
   }
@@ -83,12 +122,14 @@ class CpuDevice implements Device {
   readonly #addon: Addon;
   readonly #handle: DeviceHandle;
   readonly #results: StepResults;
+  readonly #cache: PackedCache | null;
   /** What was submitted last to each of the two native step slots, while it is not finished. */
   readonly #busy: [Promise<unknown> | null, Promise<unknown> | null] = [null, null];
   #numSteps = 0;
   #disposed: Promise<void> | null = null;
 
-  constructor({ addon, handle, kv, limits, computeDtype }: Parts) {
+  constructor({ addon, handle, kv, limits, computeDtype, cache }: Parts) {
+    this.#cache = cache;
     this.#addon = addon;
     this.#handle = handle;
     this.kv = kv;
@@ -107,6 +148,8 @@ class CpuDevice implements Device {
         { cause: error },
       );
     }
+    // The last thing before steps can come.
+    this.#cache?.startWriting();
   }
 
   addSequence(init: SequenceInit): void {
@@ -146,8 +189,13 @@ class CpuDevice implements Device {
   }
 
   dispose(): Promise<void> {
-    this.#disposed ??= this.#addon.dispose(this.#handle);
+    this.#disposed ??= this.#dispose();
     return this.#disposed;
+  }
+
+  async #dispose(): Promise<void> {
+    await this.#cache?.settle(WRITE_GRACE_SECONDS);
+    await this.#addon.dispose(this.#handle);
   }
 }
 
@@ -157,6 +205,7 @@ interface Parts {
   readonly kv: KvLayout;
   readonly limits: DeviceLimits;
   readonly computeDtype: 'int8' | 'f32';
+  readonly cache: PackedCache | null;
 }
 
 function nativeSequence({ slot, tokenIds, numPromptTokens, sampling }: SequenceInit): NativeSequence {

@@ -10,7 +10,7 @@ export class StepResults {
   readonly #addon: Addon;
   readonly #handle: DeviceHandle;
   readonly #arrays: [NativeStepArrays, NativeStepArrays];
-  readonly #counts = new Float64Array(7);
+  readonly #counts = new Float64Array(9);
 
   constructor(addon: Addon, handle: DeviceHandle, maxSeqs: number) {
     this.#addon = addon;
@@ -22,8 +22,10 @@ export class StepResults {
   read(stepSlot: number): StepResult {
     const arrays = this.#arrays[stepSlot]!;
     this.#addon.stepCounts(this.#handle, stepSlot, { values: this.#counts });
-    const [numTop, numPromptRows, numPromptTop, totalSeconds, attentionSeconds, linearSeconds, samplingSeconds] = this
-      .#counts as unknown as [number, number, number, number, number, number, number];
+    const counts = this.#counts;
+    const numTop = counts[0]!;
+    const numPromptRows = counts[1]!;
+    const numPromptTop = counts[2]!;
     makeRoom(arrays, { numTop, numPromptRows, numPromptTop });
     this.#addon.readStep(this.#handle, stepSlot, arrays);
     return {
@@ -35,7 +37,14 @@ export class StepResults {
       topLogprobs: arrays.topLogprobs,
       faults: arrays.faults,
       promptLogprobs: numPromptRows > 0 ? promptRows(arrays, numPromptRows) : [],
-      timing: { totalSeconds, attentionSeconds, linearSeconds, samplingSeconds },
+      timing: {
+        totalSeconds: counts[3]!,
+        attentionSeconds: counts[4]!,
+        linearSeconds: counts[5]!,
+        samplingSeconds: counts[6]!,
+        rowsSeconds: counts[7]!,
+        serialSeconds: counts[8]!,
+      },
     };
   }
 }

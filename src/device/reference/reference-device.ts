@@ -125,13 +125,17 @@ export class ReferenceDevice implements Device {
     const slots = Array.from({ length: batch.numSeqs }, (_, seq) => this.#slot(batch.slot[seq]));
     const result = this.#results.build(rows, logits.data, slots);
     const end = performance.now();
+    const totalSeconds = (end - start) / 1000;
+    const samplingSeconds = (end - samplingStart) / 1000;
     return {
       ...result,
       timing: {
-        totalSeconds: (end - start) / 1000,
+        totalSeconds,
         attentionSeconds,
         linearSeconds,
-        samplingSeconds: (end - samplingStart) / 1000,
+        samplingSeconds,
+        rowsSeconds: Math.max(0, totalSeconds - attentionSeconds - linearSeconds - samplingSeconds),
+        serialSeconds: 0,
       },
     };
   }

@@ -1,5 +1,5 @@
 import { mkdtempSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { homedir, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
@@ -7,6 +7,7 @@ import { HUMAN_NUMBER_RULE, parseHumanNumber } from '../../../src/config/human-n
 import type { Option } from '../../../src/config/option.ts';
 import { OPTIONS } from '../../../src/config/options.ts';
 import { engineOptions, resolveConfig, serverOptions } from '../../../src/config.ts';
+import { cacheFolder } from '../../../src/engine/cache-folder.ts';
 import { completeEngineOptions, DEFAULT_ENGINE_OPTIONS } from '../../../src/engine/engine-options.ts';
 import { PagodaError } from '../../../src/errors.ts';
 import { DEFAULT_LIMITS, DEFAULT_SERVER_OPTIONS } from '../../../src/server/server-options.ts';
@@ -32,6 +33,34 @@ function failure(run: () => unknown): PagodaError {
   }
   throw new Error('accepted');
 }
+
+describe('the cache folder', () => {
+  it('is the given one, PAGODA_CACHE_DIR, the XDG folder or the home folder, in this order', () => {
+    const env = { PAGODA_CACHE_DIR: '/a', XDG_CACHE_HOME: '/b' };
+    expect(cacheFolder('/c', env)).toBe('/c');
+    expect(cacheFolder(null, env)).toBe('/a');
+    expect(cacheFolder(null, { XDG_CACHE_HOME: '/b', PAGODA_CACHE_DIR: '' })).toBe('/b/pagoda');
+    const home = join(homedir(), '.cache', 'pagoda');
+    // A relative XDG path counts as not set.
+    for (const other of [{}, { XDG_CACHE_HOME: 'b' }]) expect(cacheFolder(null, other)).toBe(home);
+    expect(engineOptions(resolve({}, { PAGODA_CACHE_DIR: '/a' })).cacheDir).toBe('/a');
+  });
+
+  it('is kept within a size, or not at all', () => {
+    const options = engineOptions(resolve({ 'packed-cache': 'false', 'packed-cache-size': '4G', 'cache-dir': '/x' }));
+    expect(options).toMatchObject({ packedCache: false, packedCacheSize: 4 * 2 ** 30, cacheDir: '/x' });
+    expect(failure(() => resolve({ 'packed-cache-size': '0' })).message).toContain('at least 1');
+  });
+});
+
+describe('binding of threads', () => {
+  it("takes vLLM's words and lists, and names them when it refuses", () => {
+    expect(engineOptions(resolve()).cpuThreadsBind).toBe('auto');
+    expect(engineOptions(resolve({}, { VLLM_CPU_OMP_THREADS_BIND: '0-3,8' })).cpuThreadsBind).toBe('0-3,8');
+    expect(failure(() => resolve({ 'cpu-threads-bind': 'all' })).message).toContain('auto, nobind or a list of CPUs');
+    expect(failure(() => completeEngineOptions({ cpuThreadsBind: '3-1' })).message).toContain('auto, nobind or a list');
+  });
+});
 
 describe('human numbers', () => {
   // Small letters are powers of 1000 and take fractions; capitals are powers of 1024 and take none.

@@ -140,7 +140,14 @@ export class ScriptedDevice implements Device {
       topStart: new Int32Array(batch.numSeqs + 1),
       topTokens: new Int32Array(0),
       topLogprobs: new Float32Array(0),
-      timing: { totalSeconds: 0, attentionSeconds: 0, linearSeconds: 0, samplingSeconds: 0 },
+      timing: {
+        totalSeconds: 0,
+        attentionSeconds: 0,
+        linearSeconds: 0,
+        samplingSeconds: 0,
+        rowsSeconds: 0,
+        serialSeconds: 0,
+      },
     };
   }
 
