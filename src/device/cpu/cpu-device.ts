@@ -34,9 +34,6 @@ export interface CpuDeviceOptions {
   readonly onProgress?: LoadProgress;
 }
 
-/** A file of packed weights that is nearly written is finished before the device goes. */
-const WRITE_GRACE_SECONDS = 2;
-
 export function isCpuDeviceAvailable(): { available: boolean; reason: string | null } {
   const { addon, reason } = loadAddon();
   return { available: addon !== null, reason };
@@ -194,7 +191,7 @@ class CpuDevice implements Device {
   }
 
   async #dispose(): Promise<void> {
-    await this.#cache?.settle(WRITE_GRACE_SECONDS);
+    await this.#cache?.settle();
     await this.#addon.dispose(this.#handle);
   }
 }

@@ -21,6 +21,7 @@ import type { PlannedWeight } from './plan-weights.ts';
 
 /** Smaller models are packed faster than a file would be worth. */
 export const MIN_PACKED_CACHE_BYTES = 32 * 2 ** 20;
+const GRACE_SECONDS = 2;
 /** Files up to this size are hashed whole; of larger ones the beginning, the end and evenly spread samples. */
 const WHOLE_HASH_BYTES = 16 * 2 ** 20;
 const EDGE_BYTES = 256 * 1024;
@@ -33,6 +34,8 @@ export interface PackedCacheOptions {
   /** All files together; the least recently used go first. */
   readonly maxBytes: number;
   readonly minBytes?: number;
+  /** How long a device that is disposed waits for a file that is being written. */
+  readonly graceSeconds?: number;
   readonly onLog: (level: 'info' | 'warn', message: string) => void;
 }
 
@@ -137,11 +140,11 @@ export class PackedCache {
   }
 
   /** Before the device goes: lets a file that is nearly written be finished. */
-  async settle(maxSeconds: number): Promise<void> {
+  async settle(): Promise<void> {
     if (this.#writing === null) return;
     let timer: NodeJS.Timeout | undefined;
     const late = new Promise<void>((resolve) => {
-      timer = setTimeout(resolve, maxSeconds * 1000);
+      timer = setTimeout(resolve, (this.#options.graceSeconds ?? GRACE_SECONDS) * 1000);
     });
     await Promise.race([this.#writing, late]);
     clearTimeout(timer);

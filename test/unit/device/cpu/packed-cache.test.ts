@@ -41,6 +41,7 @@ async function start(options: Partial<PackedCacheOptions> & { isa?: string; cach
     folder: cacheFolder,
     maxBytes: 2 ** 30,
     minBytes: 1,
+    graceSeconds: 600,
     onLog: (level, message) => lines.push(`${level}: ${message}`),
     ...options,
   };
@@ -170,7 +171,7 @@ describe.skipIf(!isCpuDeviceAvailable().available)('cache of packed weights', ()
       import { loadModel } from ${JSON.stringify(join(import.meta.dirname, '../../../../dist/model/load-model.js'))};
       const checkpoint = openGguf(${JSON.stringify(model)});
       const device = await createCpuDevice(loadModel(checkpoint, { maxModelLen: 64 }), checkpoint, { dtype: 'f16', blockSize: 16 },
-        ${JSON.stringify(LIMITS)}, { numThreads: 2, packedCache: { folder: ${JSON.stringify(cacheFolder)}, maxBytes: 1e9, minBytes: 1, onLog() {} } });
+        ${JSON.stringify(LIMITS)}, { numThreads: 2, packedCache: { folder: ${JSON.stringify(cacheFolder)}, maxBytes: 1e9, minBytes: 1, graceSeconds: 600, onLog() {} } });
       device.allocateKvCache(8);
       const logits = await device.logits(${JSON.stringify(PROMPT)});
       await device.dispose();
