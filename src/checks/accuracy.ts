@@ -2,11 +2,12 @@
 // CPU (near ties excepted), and the distance to the float32 oracle with int8 activations. Needs the reference data.
 
 import { existsSync, readFileSync } from 'node:fs';
-import { join, resolve } from 'node:path';
+import { join } from 'node:path';
 import { type CheckRequest, EngineRun } from './engine-runs.ts';
 import { Gates } from './gates.ts';
 import { DistanceMeter, readOracle } from './kl-divergence.ts';
 import { availableCpuPaths, availablePaths, type ExecutionPath } from './paths.ts';
+import { ROOT, SHARED, SMOLLM2 } from './shared-data.ts';
 
 interface GoldenCase {
   readonly promptIds: number[];
@@ -15,12 +16,10 @@ interface GoldenCase {
   readonly unsureSteps: readonly number[];
 }
 
-const root = resolve(import.meta.dirname, '../..');
-const shared = process.env.PAGODA_SHARED ?? join(root, '../shared');
 const gates = new Gates();
 const F32 = { computeDtype: 'f32', kvCacheDtype: 'f32' } as const;
 
-if (!existsSync(join(shared, 'golden'))) {
+if (!existsSync(join(SHARED, 'golden'))) {
   process.stderr.write('The reference data are not here: set PAGODA_SHARED to their folder.\n');
   process.exit(2);
 }
@@ -50,15 +49,15 @@ async function greedyMatches(model: string, path: ExecutionPath, cases: readonly
 }
 
 async function tinyModels(path: ExecutionPath): Promise<void> {
-  const index: Array<{ name: string }> = json(shared, 'golden/tiny/index.json').models;
+  const index: Array<{ name: string }> = json(SHARED, 'golden/tiny/index.json').models;
   for (const form of ['safetensors', 'gguf'] as const) {
     let numEqual = 0;
     let numCases = 0;
     for (const { name } of index) {
       const model =
-        form === 'gguf' ? join(shared, 'golden/tiny-gguf', `${name}.gguf`) : join(shared, 'golden/tiny', name);
+        form === 'gguf' ? join(SHARED, 'golden/tiny-gguf', `${name}.gguf`) : join(SHARED, 'golden/tiny', name);
       if (!existsSync(model)) continue;
-      const cases = json(shared, 'golden/tiny', name, 'golden.json').cases.map((c: GoldenCase) => ({
+      const cases = json(SHARED, 'golden/tiny', name, 'golden.json').cases.map((c: GoldenCase) => ({
         ...c,
         unsureSteps: [],
       }));
@@ -73,35 +72,33 @@ async function tinyModels(path: ExecutionPath): Promise<void> {
 }
 
 async function embeddedModel(path: ExecutionPath): Promise<void> {
-  const cases: GoldenCase[] = json(root, 'assets/goldens.json').cases.map(
+  const cases: GoldenCase[] = json(ROOT, 'assets/goldens.json').cases.map(
     (c: { prompt_ids: number[]; greedy_ids: number[]; close_calls: number[] }) => ({
       promptIds: c.prompt_ids,
       outputIds: c.greedy_ids,
       unsureSteps: c.close_calls,
     }),
   );
-  const numEqual = await greedyMatches(join(root, 'assets/pagoda-mini.F16.gguf'), path, cases);
+  const numEqual = await greedyMatches(join(ROOT, 'assets/pagoda-mini.F16.gguf'), path, cases);
   gates.equal(`${path.name}: pagoda-mini, prompts equal token for token`, numEqual, cases.length);
 }
 
-const smollm2 = join(shared, 'models/smollm2-135m-instruct/SmolLM2-135M-Instruct.Q4_1.gguf');
-
 async function smolLm2Greedy(path: ExecutionPath): Promise<void> {
-  const { cases } = json(shared, 'golden/generation/greedy.json') as { cases: GoldenCase[] };
+  const { cases } = json(SHARED, 'golden/generation/greedy.json') as { cases: GoldenCase[] };
   gates.equal(
     `${path.name}: SmolLM2-135M float32, continuations equal`,
-    await greedyMatches(smollm2, path, cases),
+    await greedyMatches(SMOLLM2, path, cases),
     cases.length,
   );
 }
 
 /** The bar is llama.cpp's own accuracy (reference data, golden/README.md "accuracy"). */
 async function smolLm2Distance(path: ExecutionPath): Promise<void> {
-  const oracle = readOracle(join(shared, 'golden/accuracy'));
+  const oracle = readOracle(join(SHARED, 'golden/accuracy'));
   const meter = new DistanceMeter(oracle);
   const run = await EngineRun.start(
     {
-      model: smollm2,
+      model: SMOLLM2,
       device: path.device,
       maxNumSeqs: 1,
       maxNumBatchedTokens: 512,

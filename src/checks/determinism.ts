@@ -3,7 +3,6 @@
 // and however often they are preempted. `--quick` leaves out the real model.
 
 import { existsSync } from 'node:fs';
-import { join, resolve } from 'node:path';
 import type { TokenLogprob } from '../core/request.ts';
 import type { SamplingParams } from '../core/sampling-params.ts';
 import type { EngineOptions } from '../engine/engine-options.ts';
@@ -14,6 +13,7 @@ import { RandomSource } from '../workload/random-source.ts';
 import { type CheckOutput, type CheckRequest, EngineRun } from './engine-runs.ts';
 import { Gates } from './gates.ts';
 import { availableCpuPaths } from './paths.ts';
+import { SMOLLM2 } from './shared-data.ts';
 
 const NUM_REQUESTS = 64;
 const gates = new Gates();
@@ -169,8 +169,6 @@ function pairs([tokenIds, logprobs]: readonly [readonly number[], readonly Token
   return tokenIds.map((id, i) => [id, logprobs?.[i] ?? null]);
 }
 
-const shared = process.env.PAGODA_SHARED ?? resolve(import.meta.dirname, '../../../shared');
-const smollm2 = join(shared, 'models/smollm2-135m-instruct/SmolLM2-135M-Instruct.Q4_1.gguf');
 const paths = availableCpuPaths();
 
 if (paths.length === 0) {
@@ -182,10 +180,10 @@ for (const [i, { name, isa }] of paths.entries()) {
   if (i === 0) await checkStreaming(`${name}, pagoda-mini`, { device: 'cpu', maxModelLen: 1024 }, isa);
 }
 if (paths.length > 0 && !process.argv.includes('--quick')) {
-  if (existsSync(smollm2)) {
+  if (existsSync(SMOLLM2)) {
     await checkModel(
       `${paths[0]!.name}, SmolLM2-135M`,
-      { device: 'cpu', model: smollm2, maxModelLen: 1024 },
+      { device: 'cpu', model: SMOLLM2, maxModelLen: 1024 },
       { isa: paths[0]!.isa, small: true },
     );
   } else gates.note('SmolLM2-135M is not here: set PAGODA_SHARED to the folder with the reference data');

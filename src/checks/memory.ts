@@ -2,17 +2,13 @@
 // the pool, and 200 warm steps leave the native heap as large as it was. That such steps allocate nothing at all is counted in
 // native/test/runtime_test.cc (`npm run test:native`); here nothing may pile up. Linux only. Flags: --model, --json.
 
-import { existsSync } from 'node:fs';
-import { join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { heapBytes } from '../device/cpu/cpu-device.ts';
 import { EngineRun } from './engine-runs.ts';
 import { Gates } from './gates.ts';
 import { ServedModel } from './served-model.ts';
+import { defaultModel } from './shared-data.ts';
 
-const root = resolve(import.meta.dirname, '../..');
-const shared = process.env.PAGODA_SHARED ?? join(root, '../shared');
-const smollm2 = join(shared, 'models/smollm2-135m-instruct/SmolLM2-135M-Instruct.Q4_1.gguf');
 const MAX_OTHER_BYTES = 120e6;
 /** What V8 may take from the same heap meanwhile (it compiles, and its arrays live there). */
 const MAX_GROWTH_BYTES = 1e6;
@@ -27,7 +23,7 @@ function modelFlag(): string {
   try {
     const { values } = parseArgs({
       options: {
-        model: { type: 'string', default: existsSync(smollm2) ? smollm2 : 'pagoda-mini' },
+        model: { type: 'string', default: defaultModel() },
         json: { type: 'boolean' },
       },
     });
@@ -58,7 +54,9 @@ async function checkResident(model: string): Promise<void> {
       }),
     );
     const { resident, peak } = server.engineMemory();
-    gates.note(`weights ${mb(bytes.weights)}, KV pool ${mb(bytes.pool)}; resident ${mb(resident)}, at most ${mb(peak)}`);
+    gates.note(
+      `weights ${mb(bytes.weights)}, KV pool ${mb(bytes.pool)}; resident ${mb(resident)}, at most ${mb(peak)}`,
+    );
     const known = bytes.weights + bytes.pool;
     gates.atMost('resident bytes of the engine process beyond weights and KV pool', resident - known, MAX_OTHER_BYTES);
     gates.atMost('the same at its peak, loading included', peak - known, MAX_OTHER_BYTES);

@@ -1,12 +1,10 @@
 // A `pagoda serve` in processes of its own, as a user starts it, for checks that look at it from outside: its address, its metrics,
-// the CPU time of its threads, its memory. Linux only (/proc).
+// the CPU time of its threads and its memory (these two from /proc, on Linux).
 
-import { type ChildProcess, spawn } from 'node:child_process';
+import type { ChildProcess } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
-import { join, resolve } from 'node:path';
 import { createInterface } from 'node:readline';
-
-const root = resolve(import.meta.dirname, '../..');
+import { exitOf, startPagoda } from './pagoda-command.ts';
 
 /** Seconds of CPU since the start of the process. */
 export interface CpuSeconds {
@@ -20,32 +18,31 @@ export interface CpuSeconds {
 
 export class ServedModel {
   readonly url: string;
+  /** Rejects when the server ends before `close`. */
+  readonly ended: Promise<never>;
   readonly #child: ChildProcess;
-  readonly #enginePid: number;
+  readonly #exited: Promise<number | null>;
 
-  private constructor(child: ChildProcess, url: string, enginePid: number) {
+  private constructor(child: ChildProcess, exited: Promise<number | null>, ended: Promise<never>, url: string) {
     this.#child = child;
+    this.#exited = exited;
+    this.ended = ended;
     this.url = url;
-    this.#enginePid = enginePid;
   }
 
   static async start(model: string, flags: readonly string[]): Promise<ServedModel> {
-    const entry = join(root, 'bin/pagoda.js');
-    const child = spawn(process.execPath, [entry, 'serve', model, '--port', '0', '--no-packed-cache', ...flags], {
-      stdio: ['ignore', 'pipe', 'inherit'],
+    const child = startPagoda(['serve', model, '--port', '0', '--no-packed-cache', ...flags]);
+    const exited = exitOf(child);
+    const ended = exited.then((code) => {
+      throw new Error(`pagoda serve ended with exit code ${code} before the check was done`);
     });
-    try {
-      const url = await addressOf(child);
-      const pid = readFileSync(`/proc/${child.pid}/task/${child.pid}/children`, 'utf8').trim().split(' ').at(-1);
-      return new ServedModel(child, url, Number(pid));
-    } catch (error) {
-      child.kill('SIGKILL');
-      throw error;
-    }
+    // After close() it ends as it should.
+    ended.catch(() => undefined);
+    return new ServedModel(child, exited, ended, await Promise.race([addressOf(child), ended]));
   }
 
   cpuSeconds(): CpuSeconds {
-    const engine = threadSeconds(this.#enginePid);
+    const engine = threadSeconds(this.#enginePid());
     return {
       front: threadSeconds(this.#child.pid!).other,
       engine: engine.other,
@@ -55,8 +52,9 @@ export class ServedModel {
 
   /** Resident bytes of the engine process: now and at most so far. */
   engineMemory(): { readonly resident: number; readonly peak: number } {
-    const status = readFileSync(`/proc/${this.#enginePid}/status`, 'utf8');
-    const bytes = (name: string) => Number(new RegExp(`^${name}:\\s+(\\d+) kB`, 'm').exec(status)?.[1] ?? Number.NaN) * 1024;
+    const status = readFileSync(`/proc/${this.#enginePid()}/status`, 'utf8');
+    const bytes = (name: string) =>
+      Number(new RegExp(`^${name}:\\s+(\\d+) kB`, 'm').exec(status)?.[1] ?? Number.NaN) * 1024;
     return { resident: bytes('VmRSS'), peak: bytes('VmHWM') };
   }
 
@@ -74,9 +72,14 @@ export class ServedModel {
   }
 
   async close(): Promise<void> {
-    const exited = new Promise((done) => this.#child.once('close', done));
     this.#child.kill('SIGTERM');
-    await exited;
+    await this.#exited;
+  }
+
+  /** The last child of the front. */
+  #enginePid(): number {
+    const { pid } = this.#child;
+    return Number(readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim().split(' ').at(-1));
   }
 }
 

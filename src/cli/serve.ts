@@ -6,6 +6,7 @@ import { engineOptions } from '../config.ts';
 import { PendingListeners } from '../engine/pending-listeners.ts';
 import { createProcessClient } from '../engine/process-client.ts';
 import { CliExit, type CliIo } from './cli-io.ts';
+import type { ServeFront } from './serve-front.ts';
 
 const DRAIN_SECONDS = 30;
 
@@ -21,33 +22,29 @@ export async function serve(config: ResolvedOptions, io: CliIo): Promise<void> {
   );
   // The heavy modules come in while the engine loads.
   const frontStart = import('./serve-front.ts').then(({ createFront }) => createFront(config, io));
+  let front: ServeFront | null = null;
   try {
     // The engine may be the first to see that the model cannot be used.
-    const front = await Promise.race([frontStart, engineStart.then(() => frontStart)]);
-    try {
-      listeners.bind(front.listeners);
-      const engine = await engineStart;
-      const server = await front.open(engine);
-      await interrupted.first;
-      front.logger.info(
-        'server',
-        `Shutting down: waiting up to ${DRAIN_SECONDS} seconds for open requests; a second signal ends at once.`,
-      );
-      await Promise.race([server.close(DRAIN_SECONDS), interrupted.second]);
-    } finally {
-      await front.close();
-    }
-  } catch (error) {
-    // It may be still loading; the process ends without waiting for it.
-    frontStart.then(
-      (front) => front.close(),
-      () => undefined,
+    front = await Promise.race([frontStart, engineStart.then(() => frontStart)]);
+    listeners.bind(front.listeners);
+    const engine = await engineStart;
+    const server = await front.open(engine);
+    await interrupted.first;
+    front.logger.info(
+      'server',
+      `Shutting down: waiting up to ${DRAIN_SECONDS} seconds for open requests; a second signal ends at once.`,
     );
-    throw error;
+    await Promise.race([server.close(DRAIN_SECONDS), interrupted.second]);
   } finally {
     starting.abort();
     const engine = await engineStart.catch(() => null);
     await engine?.close({ drainSeconds: 0 });
+    const closed = frontStart.then(
+      (each) => each.close(),
+      () => undefined,
+    );
+    // A front that still loads when the model is refused is not waited for.
+    if (front !== null) await closed;
     interrupted.forget();
   }
   if (interrupted.count > 1) throw new CliExit(1);

@@ -67,11 +67,11 @@ export function switchOption(describe: Describe<boolean>): Option<boolean> {
 /** With a rule, only texts that it accepts. */
 export function textOption<T extends string | null>(
   describe: Describe<T>,
-  check: { rule: string; accepts(value: string): boolean } = { rule: 'not empty', accepts: (value) => value !== '' },
+  check: { rule: string; accepts(value: string): boolean } | null = null,
 ): Option<T | string> {
   return option<T | string>(describe, 'value', '<text>', (texts) => {
     if (only(texts) === '') throw new Error('must not be empty');
-    if (!check.accepts(only(texts))) throw new Error(`must be ${check.rule}, got '${only(texts)}'`);
+    if (check !== null && !check.accepts(only(texts))) throw new Error(`must be ${check.rule}, got '${only(texts)}'`);
     return only(texts);
   });
 }
