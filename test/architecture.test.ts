@@ -5,16 +5,17 @@ import { describe, expect, it } from 'vitest';
 
 const src = resolve(import.meta.dirname, '../src');
 
-/** Folder (or top-level file) -> what it may import from besides itself. `errors`, `rng`, `clock` are single files. */
+/** Folder (or top-level file) -> what it may import from besides itself. `errors`, `rng`, `clock`, `make-folder` are single files. */
 const allowed: Record<string, readonly string[]> = {
   errors: [],
   rng: [],
   clock: [],
+  'make-folder': [],
   core: ['errors'],
   text: ['errors', 'checkpoint'],
   checkpoint: ['errors', 'model'],
   model: ['errors', 'checkpoint'],
-  device: ['errors', 'rng', 'core', 'model', 'checkpoint'],
+  device: ['errors', 'rng', 'make-folder', 'core', 'model', 'checkpoint'],
   trace: ['errors'],
   engine: ['errors', 'rng', 'clock', 'core', 'text', 'checkpoint', 'model', 'device', 'trace'],
   server: ['errors', 'rng', 'clock', 'core', 'text', 'engine', 'trace'],
@@ -29,6 +30,7 @@ const allowed: Record<string, readonly string[]> = {
     'errors',
     'rng',
     'clock',
+    'make-folder',
     'core',
     'text',
     'checkpoint',

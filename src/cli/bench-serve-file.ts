@@ -1,9 +1,10 @@
 // Where `bench serve` saves its result: vLLM's file name and forms.
 
-import { appendFileSync, existsSync, mkdirSync, statSync, writeFileSync } from 'node:fs';
+import { appendFileSync, existsSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { ServeFacts } from '../bench/serve-result.ts';
 import { PagodaError } from '../errors.ts';
+import { makeFolder } from '../make-folder.ts';
 import type { BenchServeFlags } from './bench-serve-flags.ts';
 
 /** Returns the path. Throws bad_config where it cannot be written. */
@@ -12,7 +13,7 @@ export function saveResult(result: unknown, facts: ServeFacts, flags: BenchServe
   const path = join(folder, flags.resultFilename ?? resultFileName(facts));
   const text = JSON.stringify(result);
   try {
-    mkdirSync(folder, { recursive: true });
+    makeFolder(folder);
     if (flags.appendResult === true) {
       const separator = existsSync(path) && statSync(path).size > 0 ? '\n' : '';
       appendFileSync(path, `${separator}${text}`);

@@ -8,7 +8,6 @@ import {
   closeSync,
   existsSync,
   fstatSync,
-  mkdirSync,
   openSync,
   readSync,
   realpathSync,
@@ -16,6 +15,7 @@ import {
 } from 'node:fs';
 import { basename, join } from 'node:path';
 import type { Checkpoint } from '../../checkpoint/checkpoint.ts';
+import { makeFolder } from '../../make-folder.ts';
 import { type Addon, type DeviceHandle, FORMATS } from './addon.ts';
 import type { PlannedWeight } from './plan-weights.ts';
 
@@ -152,7 +152,7 @@ export class PackedCache {
 
   async #write(): Promise<void> {
     try {
-      mkdirSync(this.#options.folder, { recursive: true });
+      makeFolder(this.#options.folder);
       const outcome = await this.#addon.writePackedCache(this.#handle, {
         path: this.#path,
         header: JSON.stringify(this.#header),
