@@ -1,73 +1,222 @@
-// Pagoda beside llama.cpp (node-llama-cpp) on this machine, interleaved in one run: same file, same threads, same workloads.
-// Usage: npm ci --ignore-scripts --omit=optional && node peers.mjs [--model FILE] [--rounds N] [--threads N] [--json]
-// Gates: decode of 32 sequences and prefill of 512 tokens reach at least half of llama.cpp's median.
-import { execFileSync } from 'node:child_process';
-import { existsSync } from 'node:fs';
+// Pagoda beside its peers on this machine, interleaved in one run: same weights, same prompts, same threads.
+//   npm run bench:peers -- --quick         Q4_1, pp512, x1 and x32, node-llama-cpp only: a few minutes
+//   npm run bench:peers                    all engines, workloads and formats of SmolLM2-135M: hours
+// Options: --model FILE.gguf or a base of models.mjs, --formats, --engines, --workloads (lists with commas), --rounds, --threads, --windows,
+// --steps (decode steps in a window), --no-sweep, --json, --svg FILE. Ends with 1 when a gate fails.
+import { writeFileSync } from 'node:fs';
 import { availableParallelism, cpus } from 'node:os';
-import { join } from 'node:path';
+import { basename, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
+import { ENGINES } from './engines/index.mjs';
+import { gatesFor } from './gates.mjs';
+import { measure, rateOf } from './measure.mjs';
+import { BASES, FORMATS, modelFile } from './models.mjs';
+import { bestPeaks, buildProbe, cpuKind, probePeaks } from './probe.mjs';
+import { burstText, decodeChart, peaksText, tableText } from './report.mjs';
+import { modelCosts, roofline } from './roofline.mjs';
+import { median } from './statistics.mjs';
+import { makeJob, parseWorkload, WORKLOAD_FORMS, WORKLOADS } from './workloads.mjs';
 
-const here = import.meta.dirname;
-const shared = process.env.PAGODA_SHARED ?? join(here, '../../shared');
-const { values } = parseArgs({
+const { values: flags } = parseArgs({
   options: {
-    model: { type: 'string', default: join(shared, 'models/smollm2-135m-instruct/SmolLM2-135M-Instruct.Q4_1.gguf') },
+    model: { type: 'string', default: 'smollm2-135m' },
+    formats: { type: 'string' },
+    engines: { type: 'string' },
+    workloads: { type: 'string' },
     rounds: { type: 'string', default: '5' },
     threads: { type: 'string', default: String(availableParallelism()) },
+    windows: { type: 'string' },
+    steps: { type: 'string' },
+    quick: { type: 'boolean', default: false },
+    'no-sweep': { type: 'boolean', default: false },
     json: { type: 'boolean', default: false },
+    svg: { type: 'string' },
   },
 });
-if (!existsSync(values.model)) {
-  process.stderr.write(`No model at ${values.model}: name a GGUF file with --model.\n`);
+
+function usageError(message) {
+  process.stderr.write(`${message}\n`);
   process.exit(2);
 }
+const say = (text) => flags.json || process.stdout.write(`${text}\n`);
+const showProgress = (text) => process.stderr.isTTY && process.stderr.write(`\r\x1b[K${text}`);
+const warn = (text) => process.stderr.write(`${process.stderr.isTTY ? '\r\x1b[K' : ''}${text}\n`);
 
-const engines = { pagoda: 'peer-pagoda.mjs', 'llama.cpp': 'peer-llama.mjs' };
-const gated = ['prefill:512', 'decode:32:128:48'];
-const workloads = [...gated, 'decode:8:128:48', 'decode:1:128:48'];
-const median = (list) => [...list].sort((a, b) => a - b)[Math.floor(list.length / 2)];
-const rates = new Map();
+function wholeNumber(name, fallback) {
+  const text = flags[name] ?? fallback;
+  if (!/^[1-9]\d{0,5}$/.test(text)) usageError(`--${name} ${text}: a whole number from 1 on.`);
+  return Number(text);
+}
+function list(name, fallback, allowed) {
+  const chosen = flags[name]?.split(',').map((each) => each.trim()) ?? fallback;
+  const unknown = chosen.find((each) => !allowed.includes(each));
+  if (unknown !== undefined) usageError(`--${name} ${unknown}: one or more of ${allowed.join(', ')}.`);
+  return [...new Set(chosen)];
+}
 
-for (let round = 0; round < Number(values.rounds); round++) {
-  for (const workload of workloads) {
-    for (const [engine, script] of Object.entries(engines)) {
-      const out = execFileSync(process.execPath, [join(here, script), values.model, values.threads, workload], {
-        encoding: 'utf8',
-        stdio: ['ignore', 'pipe', 'inherit'],
-      });
-      const { tokensPerSecond } = JSON.parse(out.trim().split('\n').at(-1));
-      const key = `${engine} ${workload}`;
-      rates.set(key, [...(rates.get(key) ?? []), tokensPerSecond]);
-      if (!values.json)
-        process.stdout.write(
-          `round ${round + 1} ${engine.padEnd(10)} ${workload.padEnd(18)} ${tokensPerSecond.toFixed(1)} tokens/s\n`,
-        );
-    }
+const numRounds = wholeNumber('rounds');
+const threads = wholeNumber('threads');
+const numWindows = wholeNumber('windows', flags.quick ? '3' : '4');
+const windowSteps = wholeNumber('steps', flags.quick ? '8' : '16');
+const formats = list('formats', flags.quick ? ['q4_1'] : FORMATS, FORMATS);
+const wanted = list('engines', flags.quick ? ['pagoda', 'llama'] : Object.keys(ENGINES), Object.keys(ENGINES));
+const workloads = (flags.workloads?.split(',') ?? (flags.quick ? ['pp512', 'x32@128', 'x1@128'] : WORKLOADS)).map(
+  (name) => parseWorkload(name.trim()) ?? usageError(`--workloads ${name}: ${WORKLOAD_FORMS}.`),
+);
+
+function namedModel(base, format) {
+  try {
+    return modelFile(base, format);
+  } catch (error) {
+    return usageError(error.message);
   }
 }
 
-const gates = [];
-if (!values.json)
-  process.stdout.write(
-    `\n${cpus()[0].model}, ${values.threads} threads, ${values.rounds} rounds, ${values.model.split('/').at(-1)}\n`,
-  );
-for (const workload of workloads) {
-  const ours = median(rates.get(`pagoda ${workload}`));
-  const theirs = median(rates.get(`llama.cpp ${workload}`));
-  const ratio = ours / theirs;
-  if (gated.includes(workload))
-    gates.push({
-      name: `${workload} against llama.cpp`,
-      value: Number(ratio.toFixed(3)),
-      bound: '>= 0.5',
-      ok: ratio >= 0.5,
-    });
-  if (!values.json)
-    process.stdout.write(
-      `${workload.padEnd(18)} pagoda ${ours.toFixed(1)}  llama.cpp ${theirs.toFixed(1)}  ratio ${ratio.toFixed(2)} (medians)\n`,
-    );
+function chooseModels() {
+  if (BASES.includes(flags.model))
+    return formats.map((format) => ({ base: flags.model, format, path: namedModel(flags.model, format) }));
+  if (!flags.model.endsWith('.gguf')) usageError(`--model ${flags.model}: a .gguf file, or ${BASES.join(', ')}.`);
+  if (flags.formats) usageError('--formats is for the named models: a file has the format it has.');
+  return [{ base: basename(flags.model, '.gguf'), format: '', path: resolve(flags.model) }];
 }
-if (values.json) process.stdout.write(`${JSON.stringify({ gates, rates: Object.fromEntries(rates) })}\n`);
-const failed = gates.filter((gate) => !gate.ok).length;
+
+/** name -> version of the engines that are there; the others are named aloud. */
+function availableEngines() {
+  const versions = {};
+  const skipped = {};
+  for (const name of wanted) {
+    try {
+      versions[name] = ENGINES[name].check();
+    } catch (error) {
+      skipped[name] = error.message;
+      warn(`skipped: ${ENGINES[name].label}: ${error.message}`);
+    }
+  }
+  return { versions, skipped };
+}
+
+/** The fastest of an engine's candidate settings, from one short measurement each. */
+async function bestSettings(engine, workload, model) {
+  const candidates = ENGINES[engine].settings(workload).slice(0, flags.quick ? 2 : undefined);
+  if (candidates.length === 1 || flags['no-sweep']) return candidates[0];
+  const tried = [];
+  for (const settings of candidates) {
+    const job = makeJob(workload, { round: -1, numWindows: 2, windowSteps });
+    try {
+      tried.push({ settings, rate: rateOf(await measure(ENGINES[engine], { model, threads, settings, job })) });
+    } catch (error) {
+      warn(`${ENGINES[engine].label} with ${JSON.stringify(settings)}: ${error.message}`);
+    }
+  }
+  if (tried.length === 0) throw new Error('no setting worked');
+  return tried.reduce((best, each) => (each.rate > best.rate ? each : best)).settings;
+}
+
+function summary(engine, settings, rounds) {
+  const middle = (of) => median(rounds.map(of));
+  return {
+    engine,
+    settings,
+    median: middle(rateOf),
+    best: Math.max(...rounds.flatMap(({ rates }) => rates)),
+    rounds: rounds.map(rateOf),
+    ...(rounds[0].seconds === undefined
+      ? {}
+      : {
+          burst: {
+            seconds: middle(({ seconds }) => seconds),
+            ttft: middle(({ ttft }) => median(ttft)),
+            tpot: middle(({ tpot }) => median(tpot)),
+            clientCpuSeconds: middle(({ clientCpuSeconds }) => clientCpuSeconds),
+          },
+        }),
+  };
+}
+
+/** All engines on one workload of one model: sweep, then A B A B. An engine that fails is named and left out of the rest. */
+async function compare({ base, format, path }, workload, engines) {
+  const running = new Map();
+  const failures = {};
+  const attempt = async (engine, work) => {
+    try {
+      return await work();
+    } catch (error) {
+      failures[engine] = error.message;
+      running.delete(engine);
+      warn(`failed: ${ENGINES[engine].label}, ${format} ${workload.name}: ${error.message}`);
+      return null;
+    }
+  };
+  for (const engine of engines.filter((name) => ENGINES[name].covers(workload))) {
+    showProgress(`${format} ${workload.name}: settings of ${ENGINES[engine].label}`);
+    const settings = await attempt(engine, () => bestSettings(engine, workload, path));
+    if (settings) running.set(engine, { settings, rounds: [] });
+  }
+  for (let round = 0; round < numRounds; round++)
+    for (const [engine, { settings, rounds }] of [...running]) {
+      showProgress(`${format} ${workload.name}: round ${round + 1} of ${numRounds}, ${ENGINES[engine].label}`);
+      const job = makeJob(workload, { round, numWindows, windowSteps });
+      const result = await attempt(engine, () => measure(ENGINES[engine], { model: path, threads, settings, job }));
+      if (result) rounds.push(result);
+    }
+  const results = [...running].map(([engine, { settings, rounds }]) => summary(engine, settings, rounds));
+  const medians = Object.fromEntries(results.map((result) => [result.engine, result.median]));
+  if (!flags.json)
+    say(
+      `${format} ${workload.name}: ${results.map(({ engine, median: rate }) => `${ENGINES[engine].label} ${rate.toFixed(1)}`).join(', ')} tokens/s`,
+    );
+  return { base, format, workload: workload.name, results, medians, failures };
+}
+
+const models = chooseModels();
+const { versions, skipped } = availableEngines();
+const engines = Object.keys(versions);
+if (engines.length === 0) usageError('No engine is there.');
+const probe = await buildProbe();
+const probeSeconds = flags.quick ? 1 : 2;
+const before = probePeaks(probe, threads, probeSeconds);
+const rows = [];
+for (const model of models)
+  for (const workload of workloads)
+    rows.push({ model, parsed: workload, ...(await compare(model, workload, engines)) });
+showProgress('');
+const after = probePeaks(probe, threads, probeSeconds);
+
+const peaks = bestPeaks(before, after);
+const kind = cpuKind(peaks);
+const costs = new Map(models.map(({ path }) => [path, modelCosts(path)]));
+const reported = rows.map(({ model, parsed, ...row }) => {
+  const roof = roofline(parsed, costs.get(model.path), peaks);
+  const share = roof && row.medians.pagoda !== undefined ? row.medians.pagoda / roof.rate : null;
+  return { ...row, roofline: roof, share };
+});
+const gates = numRounds >= 5 ? gatesFor(kind, reported) : [];
+// An engine that was there and failed in the middle is a failure of the run, not a peer that is absent.
+for (const { format, workload, failures } of reported)
+  for (const [engine, message] of Object.entries(failures))
+    gates.push({ name: `${format} ${workload}: ${engine} ran`, value: message, bound: 'no error', ok: false });
+
+const chart = decodeChart(reported, ENGINES);
+if (flags.svg && chart) writeFileSync(flags.svg, chart);
+if (flags.svg && !chart) warn(`--svg ${flags.svg}: not written, a chart needs two batch sizes at one depth`);
+if (flags.json) {
+  const machine = { cpu: cpus()[0]?.model ?? 'unknown', kind, threads };
+  const command = `node bench/peers.mjs ${process.argv.slice(2).join(' ')}`;
+  process.stdout.write(
+    `${JSON.stringify({ gates, machine, command, versions, skipped, peaks: { before, after }, rows: reported })}\n`,
+  );
+} else {
+  say(`\n${cpus()[0]?.model}, ${kind} kind, ${threads} threads, ${numRounds} rounds, Node ${process.version}`);
+  say(`node bench/peers.mjs ${process.argv.slice(2).join(' ')}`);
+  for (const version of Object.values(versions)) say(version);
+  say(`peaks before: ${peaksText(before)}\npeaks after:  ${peaksText(after)}\n`);
+  say(tableText(reported, ENGINES));
+  const bursts = burstText(reported, ENGINES);
+  if (bursts) say(bursts);
+  say('');
+  if (numRounds < 5) say(`No gates: they need five rounds, not ${numRounds}.`);
+  for (const { ok, name, value, bound } of gates) say(`${ok ? 'ok  ' : 'FAIL'} ${name}: ${value} (${bound})`);
+}
+const failed = gates.filter(({ ok }) => !ok).length;
 process.stdout.write(`${gates.length - failed} passed, ${failed} failed\n`);
 process.exitCode = failed > 0 ? 1 : 0;
