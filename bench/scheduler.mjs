@@ -27,6 +27,7 @@ const OPTIONS = {
   groups: [{ window: 0 }],
   maxNumQueuedReqs: 256,
   cacheSecret: new Uint8Array(32).fill(7),
+  speculation: null,
 };
 
 const SAMPLING = {

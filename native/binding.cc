@@ -409,7 +409,7 @@ napi_value step_counts(napi_env env, napi_callback_info callback) {
     const Span<double> counts = result.doubles("values");
     if (counts.length < 9) throw InvalidArgument("values is too short");
     size_t top = 0, prompt_top = 0;
-    for (int32_t s = 0; s < step.in.num_seqs; s++) top += step.out.rows[s].top_tokens.size();
+    for (int32_t r = 0; r < step.out.row_start[step.in.num_seqs]; r++) top += step.out.rows[r].top_tokens.size();
     for (size_t r = 0; r < step.out.num_prompt_rows; r++) prompt_top += step.out.prompt_rows[r].top_tokens.size();
     const StepTimes& times = step.out.times;
     const double values[9] = {static_cast<double>(top), static_cast<double>(step.out.num_prompt_rows), static_cast<double>(prompt_top), times.total, times.attention, times.linear, times.sampling, times.rows, times.serial};
@@ -425,30 +425,30 @@ Span<T> at_least(Span<T> span, size_t wanted, const char* what) {
 }
 
 void read_sampled_rows(const Step& step, const Object& result) {
-  const size_t seqs = step.in.num_seqs;
+  const size_t seqs = step.in.num_seqs, rows = step.out.row_start[seqs];
   size_t top = 0;
-  for (size_t s = 0; s < seqs; s++) top += step.out.rows[s].top_tokens.size();
-  const Span<int32_t> tokens = at_least(result.int32s("sampledTokens"), seqs, "sampledTokens");
-  const Span<float> logprobs = at_least(result.floats("sampledLogprobs"), seqs, "sampledLogprobs");
-  const Span<int32_t> ranks = at_least(result.int32s("sampledRanks"), seqs, "sampledRanks");
+  for (size_t r = 0; r < rows; r++) top += step.out.rows[r].top_tokens.size();
+  const Span<int32_t> tokens = at_least(result.int32s("sampledTokens"), rows, "sampledTokens");
+  const Span<float> logprobs = at_least(result.floats("sampledLogprobs"), rows, "sampledLogprobs");
+  const Span<int32_t> ranks = at_least(result.int32s("sampledRanks"), rows, "sampledRanks");
   const Span<uint8_t> faults = at_least(result.uint8s("faults"), seqs, "faults");
-  const Span<int32_t> top_start = at_least(result.int32s("topStart"), seqs + 1, "topStart");
+  const Span<int32_t> top_start = at_least(result.int32s("topStart"), rows + 1, "topStart");
   const Span<int32_t> top_tokens = at_least(result.int32s("topTokens"), top, "topTokens");
   const Span<float> top_logprobs = at_least(result.floats("topLogprobs"), top, "topLogprobs");
+  std::memcpy(faults.data, step.out.faults.data(), seqs);
   int32_t at = 0;
-  for (size_t s = 0; s < seqs; s++) {
-    const SampledRow& row = step.out.rows[s];
-    tokens.data[s] = row.token;
-    logprobs.data[s] = row.logprob;
-    ranks.data[s] = row.rank;
-    faults.data[s] = row.fault ? 1 : 0;
-    top_start.data[s] = at;
+  for (size_t r = 0; r < rows; r++) {
+    const SampledRow& row = step.out.rows[r];
+    tokens.data[r] = row.token;
+    logprobs.data[r] = row.logprob;
+    ranks.data[r] = row.rank;
+    top_start.data[r] = at;
     for (size_t i = 0; i < row.top_tokens.size(); i++, at++) {
       top_tokens.data[at] = row.top_tokens[i];
       top_logprobs.data[at] = row.top_logprobs[i];
     }
   }
-  top_start.data[seqs] = at;
+  top_start.data[rows] = at;
 }
 
 void read_prompt_rows(const Step& step, const Object& result) {

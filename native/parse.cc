@@ -211,6 +211,8 @@ void parse_batch(const Object& batch, const Plan& plan, int64_t num_blocks, Step
     require(count >= 1, "a sequence has no tokens");
     require(in->num_computed[s] >= 0 && in->num_computed[s] <= plan.limits.max_model_len - count, "a sequence is longer than max-model-len");
     require(in->logit_rows[s] <= 2, "logitRows is out of range");
+    require(in->samples[s] <= count, "a sequence samples from more rows than it has");
+    for (int32_t t = in->token_start[s + 1] - in->samples[s] + 1; t < in->token_start[s + 1]; t++) require(in->token_ids[t] >= 0, "a draft token is not known");
     for (size_t g = 0; g < num_groups; g++) check_table(*in, plan, num_blocks, s, static_cast<int32_t>(g));
   }
 }

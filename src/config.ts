@@ -119,6 +119,7 @@ export function engineOptions(config: ResolvedOptions): EngineOptions {
     kvAllocation: config.kvAllocation,
     useKvCache: true,
     maxNumQueuedReqs: config.maxNumQueuedReqs,
+    speculativeConfig: config.speculativeConfig,
     packedCache: config.packedCache,
     packedCacheSize: config.packedCacheSize,
     cacheDir: config.cacheDir,

@@ -13,6 +13,23 @@ namespace {
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
+// One result row for each row that is sampled from, at least one per sequence.
+void reset_rows(const StepInput& in, StepOutput* out) {
+  out->row_start.resize(in.num_seqs + 1);
+  out->row_start[0] = 0;
+  for (int32_t s = 0; s < in.num_seqs; s++) out->row_start[s + 1] = out->row_start[s] + std::max<int32_t>(1, in.samples[s]);
+  const size_t num_rows = out->row_start[in.num_seqs];
+  if (out->rows.size() < num_rows) out->rows.resize(num_rows);
+  for (size_t r = 0; r < num_rows; r++) {
+    SampledRow& row = out->rows[r];
+    row.token = -1;
+    row.logprob = 0;
+    row.rank = 0;
+    row.top_tokens.clear();
+    row.top_logprobs.clear();
+  }
+}
+
 // Vectors of the last head may be read to the end of a 16-lane register.
 constexpr size_t kKvPadding = 64;
 
@@ -100,16 +117,11 @@ bool Executor::prepare(Step& step, const uint8_t* kv) {
   step.out.error.clear();
   step.out.times = {};
   step.out.num_prompt_rows = 0;
-  if (step.out.rows.size() < static_cast<size_t>(in.num_seqs)) step.out.rows.resize(in.num_seqs);
+  step.out.faults.assign(in.num_seqs, 0);
+  sampling_ended_.assign(in.num_seqs, 0);
+  reset_rows(in, &step.out);
   step_kv_ = kv;
   for (int32_t s = 0; s < in.num_seqs; s++) {
-    SampledRow& row = step.out.rows[s];
-    row.token = -1;
-    row.logprob = 0;
-    row.rank = 0;
-    row.fault = false;
-    row.top_tokens.clear();
-    row.top_logprobs.clear();
     if (!logits_out_ && !sampler_->has(in.slot[s])) {
       step.out.error = "slot " + std::to_string(in.slot[s]) + " holds no sequence";
       return false;
@@ -144,10 +156,12 @@ void Executor::collect_logit_rows(Step& step) {
   const StepInput& in = step.in;
   logit_rows_.clear();
   for (int32_t s = 0; s < in.num_seqs; s++) {
-    const int32_t last = in.token_start[s + 1] - 1;
+    const int32_t end = in.token_start[s + 1];
+    const int32_t first_sampled = end - in.samples[s];
     const bool all = in.logit_rows[s] == 2;
-    for (int32_t t = all ? in.token_start[s] : last; t <= last; t++) {
-      LogitRow row{s, t, -1, t == last && in.samples[s] != 0};
+    for (int32_t t = all ? in.token_start[s] : first_sampled; t < end; t++) {
+      LogitRow row{s, t, -1, -1, t + 1 < end ? token_ids_[t + 1] : -1};
+      if (t >= first_sampled) row.result = step.out.row_start[s] + (t - first_sampled);
       if (all && !logits_out_ && sampler_->wants_prompt_logprobs(in.slot[s])) {
         const int32_t next = sampler_->prompt_token(in.slot[s], position_[t] + 1);
         if (next >= 0) {
@@ -162,7 +176,7 @@ void Executor::collect_logit_rows(Step& step) {
           prompt.top_logprobs.clear();
         }
       }
-      if (row.samples || row.prompt_row >= 0 || logits_out_) logit_rows_.push_back(row);
+      if (row.result >= 0 || row.prompt_row >= 0 || logits_out_) logit_rows_.push_back(row);
     }
   }
 }
@@ -405,16 +419,37 @@ void Executor::sample_phase(Walker& walker, const Op& op, Step& step) {
       std::memcpy(logits_out_->data() + static_cast<size_t>(position_[info.token]) * op.cols, logits, sizeof(float) * op.cols);
       return;
     }
-    const int32_t slot = step.in.slot[info.seq];
     try {
-      if (info.prompt_row >= 0 && !sampler_->score_prompt_token(walker.thread, slot, logits, &step.out.prompt_rows[info.prompt_row])) {
-        step.out.rows[info.seq].fault = true;
+      if (info.prompt_row >= 0 && !sampler_->score_prompt_token(walker.thread, step.in.slot[info.seq], logits, &step.out.prompt_rows[info.prompt_row])) {
+        step.out.faults[info.seq] = 1;
       }
-      if (info.samples) sampler_->sample(walker.thread, slot, logits, &step.out.rows[info.seq]);
+      // What one row samples, the next has to know: whoever has the first row takes those after it, too.
+      if (info.result >= 0 && !samples_with_row_before(r)) sample_run(walker, op, step, r);
     } catch (...) {  // out of memory: this sequence ends in an error, the others go on
-      step.out.rows[info.seq].fault = true;
+      step.out.faults[info.seq] = 1;
+      sampling_ended_[info.seq] = 1;
     }
   });
+}
+
+// Whether the row before samples for the same sequence.
+bool Executor::samples_with_row_before(int32_t chunk_row) const {
+  if (chunk_row == 0) return false;
+  const LogitRow* row = &logit_rows_[chunk_first_ + chunk_row];
+  return row[-1].seq == row->seq && row[-1].result >= 0;
+}
+
+// The rows of one sequence in this chunk, in order. A run that a chunk before began goes on only if it did not end there.
+void Executor::sample_run(Walker& walker, const Op& op, Step& step, int32_t chunk_row) {
+  const int32_t seq = logit_rows_[chunk_first_ + chunk_row].seq;
+  for (int32_t r = chunk_row; r < chunk_rows_ && !sampling_ended_[seq]; r++) {
+    const LogitRow& info = logit_rows_[chunk_first_ + r];
+    if (info.seq != seq) return;
+    SampledRow& out = step.out.rows[info.result];
+    const bool finite = sampler_->sample(walker.thread, step.in.slot[seq], row(op.in, op.cols, r), &out);
+    if (!finite) step.out.faults[seq] = 1;
+    sampling_ended_[seq] = !finite || out.token != info.draft;
+  }
 }
 
 }  // namespace pagoda

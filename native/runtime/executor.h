@@ -44,7 +44,8 @@ class Executor {
   struct LogitRow {
     int32_t seq, token;  // token: row of the step
     int32_t prompt_row;  // index of the prompt row it fills, or -1
-    bool samples;
+    int32_t result;  // row of the results that its sample fills, or -1
+    int32_t draft;   // the sequence's next token in the step: sampling goes on while it is the sampled one; -1 = none
   };
 
   std::atomic<int64_t>& begin_phase(Walker& walker);
@@ -67,6 +68,8 @@ class Executor {
   void attention_phase(Walker& walker, const Op& op, const Step& step);
   void attention_item(const Op& op, const Step& step, const AttentionItem& item, int32_t kv_head, float* scratch);
   void sample_phase(Walker& walker, const Op& op, Step& step);
+  bool samples_with_row_before(int32_t chunk_row) const;
+  void sample_run(Walker& walker, const Op& op, Step& step, int32_t chunk_row);
   void moe_phase(Walker& walker, const Op& op, int32_t num_rows);
   void gather_expert_rows(Walker& walker, const Op& op, int32_t num_rows);
   void add_expert_products(const Op& op, int32_t num_rows, bool down);
@@ -101,6 +104,7 @@ class Executor {
   int32_t num_groups_ = 1;
   std::vector<int32_t> token_ids_, position_, token_seq_;
   std::vector<LogitRow> logit_rows_;
+  std::vector<uint8_t> sampling_ended_;  // [S] a sample differed from its draft, or there was a fault
   int32_t chunk_first_ = 0, chunk_rows_ = 0;
   std::vector<AttentionItems> attention_;  // per KV group
   std::vector<int32_t> group_heads_;       // query heads per KV head, per KV group

@@ -283,17 +283,14 @@ int32_t Sampler::choose_random(const Slot& slot, double max, SamplerScratch& scr
   return choose_dense(scratch.weights.data(), vocab_size_, u);
 }
 
-void Sampler::sample(int thread, int32_t slot_index, const float* logits, SampledRow* out) {
+bool Sampler::sample(int thread, int32_t slot_index, const float* logits, SampledRow* out) {
   Slot& slot = *slots_[slot_index];
   SamplerScratch& scratch = scratch_[thread];
   float max = 0;
   int32_t token = 0;
   bool finite = true;
   kernels_->row_max(logits, vocab_size_, &max, &token, &finite);
-  if (!finite) {
-    out->fault = true;
-    return;
-  }
+  if (!finite) return false;
   const bool greedy = slot.sampling.temperature < kGreedyTemperature;
   if (!greedy || !slot.is_plain()) {
     scratch.x.resize(vocab_size_);
@@ -307,11 +304,12 @@ void Sampler::sample(int thread, int32_t slot_index, const float* logits, Sample
   slot.tokens.push_back(token);
   if (slot.has_penalties) slot.counts[token]++;
   out->token = token;
-  if (slot.sampling.num_logprobs == -2) return;
+  if (slot.sampling.num_logprobs == -2) return true;
   const double lse = log_sum_exp(logits, max, scratch);
   out->logprob = static_cast<float>(logits[token] - lse);
   out->rank = 1 + static_cast<int32_t>(std::count_if(logits, logits + vocab_size_, [&](float l) { return l > logits[token]; }));
   best_tokens(logits, slot.sampling.num_logprobs, lse, scratch, &out->top_tokens, &out->top_logprobs);
+  return true;
 }
 
 bool Sampler::score_prompt_token(int thread, int32_t slot_index, const float* logits, PromptRow* row) {

@@ -63,8 +63,8 @@ class Sampler {
     return position < slots_[slot]->num_prompt_tokens ? slots_[slot]->tokens[position] : -1;
   }
 
-  // Chooses the next token of `slot` from its logits and remembers it. Logits that are not finite are a fault.
-  void sample(int thread, int32_t slot, const float* logits, SampledRow* out);
+  // Chooses the next token of `slot` from its logits and remembers it; false when the logits are not finite.
+  bool sample(int thread, int32_t slot, const float* logits, SampledRow* out);
   // Logprob, rank and alternatives of a known token; false when the logits are not finite.
   bool score_prompt_token(int thread, int32_t slot, const float* logits, PromptRow* row);
 

@@ -14,18 +14,17 @@ struct StepInput {
   std::vector<int32_t> num_computed;  // [S]
   std::vector<int32_t> slot;          // [S]
   std::vector<uint8_t> logit_rows;    // [S] 0 none, 1 last, 2 all
-  std::vector<uint8_t> samples;       // [S]
+  std::vector<uint8_t> samples;       // [S] how many of the last rows are sampled from; the tokens after the first of them are drafts
   std::vector<int32_t> block_tables;
   std::vector<int32_t> block_table_start;  // [S * G + 1]
   std::vector<int32_t> sorted_slots;       // [S] room to check them in
 };
 
-// Result for one sequence that sampled.
+// Result of one row that was sampled from; token -1 = it was not.
 struct SampledRow {
   int32_t token = -1;
   float logprob = 0;
   int32_t rank = 0;
-  bool fault = false;
   std::vector<int32_t> top_tokens;
   std::vector<float> top_logprobs;
 };
@@ -44,7 +43,9 @@ struct StepTimes {
 };
 
 struct StepOutput {
-  std::vector<SampledRow> rows;  // [S]
+  std::vector<int32_t> row_start;  // [S + 1] result rows of sequence s: max(1, samples) of them
+  std::vector<SampledRow> rows;    // [R]
+  std::vector<uint8_t> faults;     // [S]
   std::vector<PromptRow> prompt_rows;
   size_t num_prompt_rows = 0;
   StepTimes times;

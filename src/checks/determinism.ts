@@ -1,6 +1,6 @@
 // npm run test:determinism: promise P1. 64 mixed requests, greedy and seeded, prompts and outputs of many lengths, give the same
 // token ids and the same logprobs, bit for bit, alone and together, whatever the chunk size, block size, threads, prefix cache
-// and however often they are preempted. `--quick` leaves out the real model.
+// and drafts, and however often they are preempted. `--quick` leaves out the real model.
 
 import { existsSync } from 'node:fs';
 import type { TokenLogprob } from '../core/request.ts';
@@ -8,6 +8,7 @@ import type { SamplingParams } from '../core/sampling-params.ts';
 import type { EngineOptions } from '../engine/engine-options.ts';
 import { LLM } from '../engine/llm.ts';
 import type { SamplingInput } from '../engine/resolve-sampling.ts';
+import type { SpeculativeConfig } from '../engine/speculative-config.ts';
 import type { TextDelta } from '../engine/text-generation.ts';
 import { RandomSource } from '../workload/random-source.ts';
 import { type CheckOutput, type CheckRequest, EngineRun } from './engine-runs.ts';
@@ -17,6 +18,15 @@ import { SMOLLM2 } from './shared-data.ts';
 
 const NUM_REQUESTS = 64;
 const gates = new Gates();
+
+/** With one token as the shortest n-gram nearly every step has drafts, most of them wrong ones. */
+const SPECULATION: SpeculativeConfig = {
+  method: 'ngram',
+  num_speculative_tokens: 4,
+  prompt_lookup_max: 4,
+  prompt_lookup_min: 1,
+  disable_by_batch_size: 64,
+};
 
 /** Lengths 1 to 600; a third of the prompts share a long prefix; half are sampled with a seed, some with every filter on. */
 function mixedRequests(vocabSize: number): CheckRequest[] {
@@ -55,13 +65,15 @@ async function outputs(options: Partial<EngineOptions>, isa: string | null, how:
   try {
     const requests = mixedRequests(Math.min(run.info.vocabSize, 4096));
     const found = how === 'alone' ? await run.alone(requests) : await run.together(requests);
-    const { numPreemptions, numRecomputedTokens, numPrefixHitTokens } = run;
+    const { numPreemptions, numRecomputedTokens, numPrefixHitTokens, numDraftTokens, numAcceptedTokens } = run;
     const numMixedSteps = run.records.filter((r) => r.numPromptTokens > 0 && r.numGeneratedTokens > 0).length;
     return {
       found: found.map(fingerprint),
       numPreemptions,
       numRecomputedTokens,
       numPrefixHitTokens,
+      numDraftTokens,
+      numAcceptedTokens,
       numSteps: run.records.length,
       numMixedSteps,
     };
@@ -119,6 +131,25 @@ async function checkModel(
       enablePrefixCaching,
     });
     gates.atLeast(`${label}, pool of 64 blocks: preemptions`, tight.numPreemptions, 20);
+  }
+  await checkDrafts(label, compare);
+}
+
+type Compare = (name: string, variant: Partial<EngineOptions>) => ReturnType<typeof outputs>;
+
+/** With drafts, roomy and in a pool that preempts; that none is ever accepted would prove nothing. */
+async function checkDrafts(label: string, compare: Compare): Promise<void> {
+  const variants: Variant[] = [
+    { name: 'drafts, chunk 64, prefix cache on', options: { chunkedPrefillSize: 64, enablePrefixCaching: true } },
+    {
+      name: 'drafts, pool of 64 blocks',
+      options: { numGpuBlocksOverride: 65, maxModelLen: 1024, chunkedPrefillSize: 64 },
+    },
+  ];
+  for (const { name, options } of variants) {
+    const { numDraftTokens, numAcceptedTokens } = await compare(name, { ...options, speculativeConfig: SPECULATION });
+    gates.atLeast(`${label}, ${name}: accepted draft tokens`, numAcceptedTokens, 1);
+    gates.note(`${numAcceptedTokens} of ${numDraftTokens} draft tokens accepted`);
   }
 }
 

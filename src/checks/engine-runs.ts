@@ -30,6 +30,7 @@ export const CHECK_OPTIONS: EngineOptions = {
   kvAllocation: 'paged',
   useKvCache: true,
   maxNumQueuedReqs: 4096,
+  speculativeConfig: null,
   // Checks leave nothing in the user's cache.
   packedCache: false,
   packedCacheSize: 1,
@@ -94,6 +95,14 @@ export class EngineRun {
 
   get numPrefixHitTokens(): number {
     return this.records.reduce((sum, record) => sum + record.numPrefixHitTokens, 0);
+  }
+
+  get numAcceptedTokens(): number {
+    return this.records.reduce((sum, record) => sum + (record.speculation?.numAcceptedTokens ?? 0), 0);
+  }
+
+  get numDraftTokens(): number {
+    return this.records.reduce((sum, record) => sum + (record.speculation?.numDraftTokens ?? 0), 0);
   }
 
   /** All requests at once. */

@@ -104,6 +104,8 @@ class RunSummary {
   #wasteSum = 0;
   #usedSum = 0;
   #peakUsed = 0;
+  #numDraftTokens = 0;
+  #numAcceptedTokens = 0;
 
   add(record: StepRecord): void {
     this.#numSteps++;
@@ -115,6 +117,8 @@ class RunSummary {
     this.#wasteSum += record.kvWaste * record.numBlocksUsed;
     this.#usedSum += record.numBlocksUsed;
     this.#peakUsed = Math.max(this.#peakUsed, record.numBlocksUsed);
+    this.#numDraftTokens += record.speculation?.numDraftTokens ?? 0;
+    this.#numAcceptedTokens += record.speculation?.numAcceptedTokens ?? 0;
   }
 
   facts(workload: Workload, info: EngineInfo, run: { seconds: number; numOutputTokens: number }) {
@@ -136,6 +140,8 @@ class RunSummary {
       max_running: this.#peakRunning,
       preemptions: this.#numPreemptions,
       recomputed_tokens: this.#numRecomputedTokens,
+      spec_decode_num_draft_tokens: this.#numDraftTokens,
+      spec_decode_num_accepted_tokens: this.#numAcceptedTokens,
       /** Empty token slots as a share of all slots in held blocks, over the whole run. */
       kv_waste: this.#usedSum === 0 ? 0 : this.#wasteSum / this.#usedSum,
       max_kv_usage: this.#peakUsed / info.numBlocks,
@@ -159,6 +165,11 @@ function report(facts: ReturnType<RunSummary['facts']>): string {
     `Total num output tokens:  ${facts.total_output_tokens}`,
     `${countText(facts.num_steps)} steps in ${facts.elapsed_time.toFixed(2)} s; at most ${facts.max_running} requests ran at once`,
     `KV cache: ${countText(facts.num_blocks)} blocks of ${facts.block_size} tokens (${bytesText(facts.kv_pool_bytes)}), up to ${(100 * facts.max_kv_usage).toFixed(1)}% in use, ${(100 * facts.kv_waste).toFixed(2)}% of it wasted`,
+    ...(facts.spec_decode_num_draft_tokens > 0
+      ? [
+          `Speculation: ${countText(facts.spec_decode_num_accepted_tokens)} of ${countText(facts.spec_decode_num_draft_tokens)} draft tokens accepted`,
+        ]
+      : []),
     `${facts.preemptions} preemptions, ${countText(facts.recomputed_tokens)} tokens computed again`,
     '',
   ].join('\n');

@@ -22,6 +22,7 @@ const KEYS: readonly OptionKey[] = [
   'numGpuBlocksOverride',
   'maxNumBatchedTokens',
   'chunkedPrefillSize',
+  'speculativeConfig',
 ];
 
 /** Raw texts; checked when the command runs. */

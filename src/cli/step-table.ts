@@ -22,7 +22,7 @@ interface Candidate {
 
 interface Row {
   readonly step: number;
-  /** Ids of the tokens that the step computed. */
+  /** Ids of the tokens that the step computed before this choice; of several choices in a step each but the first has its draft. */
   readonly input_token_ids: readonly number[];
   readonly input: readonly string[];
   /** Tokens in the KV cache after the step. */
@@ -40,6 +40,7 @@ export class StepTable {
   readonly #options: StepTableOptions;
   readonly #tokens: number[];
   readonly #rows: Row[] = [];
+  #numSteps = 0;
   /** Of the same tokens with the cache used the other way. */
   #otherMultiplications = 0;
 
@@ -55,8 +56,9 @@ export class StepTable {
     return `${tableRow(['STEP', 'IN', 'KV', ...titles, 'CHOSEN'], this.#widths())}\n`;
   }
 
-  /** Takes the token of one step; returns its line. */
+  /** Takes the tokens of one step, more than one after accepted drafts; returns their lines. */
   add(delta: TextDelta): string {
+    if (delta.tokenIds.length > 0) this.#numSteps++;
     return delta.tokenIds.map((tokenId, i) => this.#addToken(tokenId, delta.logprobs?.[i])).join('');
   }
 
@@ -64,6 +66,8 @@ export class StepTable {
     return {
       steps: this.#rows,
       seconds: this.#seconds(),
+      draft_tokens: this.#sumDrafts('numDraftTokens'),
+      accepted_draft_tokens: this.#sumDrafts('numAcceptedTokens'),
       multiplications: this.#multiplications(),
       kv_cache: this.#options.useKvCache,
     };
@@ -77,8 +81,8 @@ export class StepTable {
       ? `without the KV cache it would be ${countText(other)} (${(other / Math.max(1, own)).toFixed(1)} times as many)`
       : `with the KV cache it would be ${countText(other)} (${(own / Math.max(1, other)).toFixed(1)} times fewer)`;
     return (
-      `${this.#rows.length} steps in ${this.#seconds().toFixed(3)} s ${used ? 'with' : 'without'} the KV cache.\n` +
-      `${countText(own)} multiplications; ${comparison}.\n`
+      `${this.#numSteps} steps in ${this.#seconds().toFixed(3)} s ${used ? 'with' : 'without'} the KV cache.\n` +
+      `${countText(own)} multiplications; ${comparison}.\n${this.#draftLine()}`
     );
   }
 
@@ -95,7 +99,7 @@ export class StepTable {
     const input = this.#tokens.slice(own.numComputed);
     const top = logprob?.top ?? [];
     const row: Row = {
-      step: this.#rows.length + 1,
+      step: this.#numSteps,
       input_token_ids: input,
       input: input.map((id) => this.#piece(id)),
       kv_length: useKvCache ? numKnown : 0,
@@ -113,6 +117,17 @@ export class StepTable {
       row.chosen.token,
     ];
     return `${tableRow(cells, this.#widths())}\n`;
+  }
+
+  #draftLine(): string {
+    const numDraftTokens = this.#sumDrafts('numDraftTokens');
+    if (numDraftTokens === 0) return '';
+    const numAccepted = this.#sumDrafts('numAcceptedTokens');
+    return `${countText(numAccepted)} of ${countText(numDraftTokens)} draft tokens were accepted; the others were computed for nothing and are not counted above.\n`;
+  }
+
+  #sumDrafts(what: 'numDraftTokens' | 'numAcceptedTokens'): number {
+    return this.#options.records.reduce((sum, { speculation }) => sum + (speculation?.[what] ?? 0), 0);
   }
 
   #widths(): number[] {

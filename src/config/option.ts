@@ -134,19 +134,28 @@ export function choiceOption<T extends string | number>(
   });
 }
 
-export function jsonOption(
-  describe: Describe<Readonly<Record<string, unknown>>>,
-): Option<Readonly<Record<string, unknown>>> {
-  return option(describe, 'value', '<json>', (texts) => {
-    let value: unknown;
-    try {
-      value = JSON.parse(only(texts));
-    } catch {
-      value = null;
-    }
-    if (typeof value !== 'object' || value === null || Array.isArray(value)) {
-      throw new Error(`must be a JSON object like {"temperature": 0.7}, got '${only(texts).slice(0, 80)}'`);
-    }
-    return value as Readonly<Record<string, unknown>>;
-  });
+type JsonObject = Readonly<Record<string, unknown>>;
+
+export function jsonOption(describe: Describe<JsonObject>): Option<JsonObject> {
+  return option(describe, 'value', '<json>', (texts) => parseObject(only(texts), '{"temperature": 0.7}'));
+}
+
+/** An object that `check` takes or refuses with an Error; null only by default. */
+export function maybeJsonOption<T>(describe: Describe<T | null>, check: (value: JsonObject) => T): Option<T | null> {
+  return option<T | null>(describe, 'value', '<json>', (texts) =>
+    check(parseObject(only(texts), '{"method": "ngram", "num_speculative_tokens": 4}')),
+  );
+}
+
+function parseObject(text: string, example: string): JsonObject {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    value = null;
+  }
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+    throw new Error(`must be a JSON object like ${example}, got '${text.slice(0, 80)}'`);
+  }
+  return value as JsonObject;
 }

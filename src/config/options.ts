@@ -7,7 +7,18 @@ import {
   type EngineOptions,
   THREADS_BIND_CHECK,
 } from '../engine/engine-options.ts';
-import { choiceOption, countOption, jsonOption, listOption, numberOption, switchOption, textOption } from './option.ts';
+import type { SpeculativeConfig } from '../engine/speculative-config.ts';
+import { speculationOptions } from '../engine/speculative-config.ts';
+import {
+  choiceOption,
+  countOption,
+  jsonOption,
+  listOption,
+  maybeJsonOption,
+  numberOption,
+  switchOption,
+  textOption,
+} from './option.ts';
 
 const NO_FP8 = 'CPUs have no fp8 arithmetic; int8 takes the same memory';
 const WEIGHTS_AS_STORED =
@@ -264,6 +275,19 @@ export const OPTIONS = {
     default: ENGINE.maxNumQueuedReqs,
     help: 'waiting sequences beyond this are refused with 503',
   }),
+  speculativeConfig: maybeJsonOption<SpeculativeConfig>(
+    {
+      name: 'speculative-config',
+      group: 'scheduler',
+      default: null,
+      defaultText: 'no speculation',
+      help: 'the same output in fewer steps, with drafts from the text so far: {"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_max": 4, "prompt_lookup_min": 2, "disable_by_batch_size": 4}',
+    },
+    (value) => {
+      speculationOptions(value);
+      return value as unknown as SpeculativeConfig;
+    },
+  ),
   // --- server
   host: textOption({
     name: 'host',

@@ -96,7 +96,7 @@ function checkCachedContents(pool: BlockPool): void {
 }
 
 function checkRunning(sequence: Sequence, { options, kv, live }: SchedulerState): void {
-  const { id, computedTokens, capacityTokens, numTableBlocks } = sequence;
+  const { id, computedTokens, capacityTokens, numTableBlocks, numDrafts } = sequence;
   const numKnown = sequence.numTokens + sequence.numPlaceholders;
   expect(
     sequence.status === 'running' && live.get(id) === sequence,
@@ -120,8 +120,8 @@ function checkRunning(sequence: Sequence, { options, kv, live }: SchedulerState)
   );
   if (options.kvAllocation === 'paged' && options.useKvCache) {
     expect(
-      capacityTokens - computedTokens < options.blockSize,
-      () => `${id} holds ${capacityTokens - computedTokens} empty token slots.`,
+      capacityTokens - computedTokens - numDrafts < options.blockSize,
+      () => `${id} holds ${capacityTokens - computedTokens} empty token slots for ${numDrafts} drafts.`,
     );
   }
   sequence.blockTables.forEach((table, group) => {
@@ -193,16 +193,23 @@ function checkPlan(plan: PlanBuffer, { options }: SchedulerState): void {
 
 function checkPlaceholders({ live, plans }: SchedulerState): void {
   const promised = new Map<Sequence, number>();
+  const drafted = new Map<Sequence, number>();
   for (const plan of plans) {
     if (!plan.isInFlight) continue;
-    for (const { sequence, samples } of plan.scheduled)
+    for (const { sequence, samples, numDrafts } of plan.scheduled) {
       if (samples) promised.set(sequence, (promised.get(sequence) ?? 0) + 1);
+      if (numDrafts > 0) drafted.set(sequence, (drafted.get(sequence) ?? 0) + numDrafts);
+    }
   }
   for (const sequence of live.values()) {
     const numPromised = promised.get(sequence) ?? 0;
     expect(
       sequence.numPlaceholders === numPromised,
       () => `${sequence.id} has ${sequence.numPlaceholders} placeholders for ${numPromised} promised tokens.`,
+    );
+    expect(
+      sequence.numDrafts === (drafted.get(sequence) ?? 0),
+      () => `${sequence.id} has ${sequence.numDrafts} drafts, the plans in flight ${drafted.get(sequence) ?? 0}.`,
     );
   }
 }

@@ -21,6 +21,8 @@ export interface KvManagerOptions {
   readonly cacheSecret: Uint8Array;
   /** Most tokens of one sequence in one step. */
   readonly maxTokensPerStep: number;
+  /** A sequence keeps the blocks it was given until its end. */
+  readonly keepsAll: boolean;
 }
 
 export class KvManager {
@@ -30,6 +32,7 @@ export class KvManager {
   readonly windows: Int32Array;
   readonly enablePrefixCaching: boolean;
   readonly #maxTokensPerStep: number;
+  readonly #keepsAll: boolean;
   readonly #hasher: BlockHasher;
 
   constructor(options: KvManagerOptions) {
@@ -38,6 +41,7 @@ export class KvManager {
     this.pool = new BlockPool(options.numBlocks);
     this.enablePrefixCaching = options.enablePrefixCaching;
     this.#maxTokensPerStep = options.maxTokensPerStep;
+    this.#keepsAll = options.keepsAll;
     this.#hasher = new BlockHasher({ blockSize: options.blockSize, secret: options.cacheSecret });
   }
 
@@ -105,10 +109,16 @@ export class KvManager {
    * compute. Returns false, with nothing allocated, when there are not enough free blocks.
    */
   grow(sequence: Sequence, numTokens: number): boolean {
+    if (numTokens <= sequence.capacityTokens) return true;
+    this.#releaseBeforeWindows(sequence);
+    return this.extend(sequence, numTokens);
+  }
+
+  /** As `grow`, but gives up nothing: for positions beyond those that the sequence already has in a plan. */
+  extend(sequence: Sequence, numTokens: number): boolean {
     const from = sequence.numTableBlocks;
     const to = Math.ceil(numTokens / this.blockSize);
     if (to <= from) return true;
-    this.#releaseBeforeWindows(sequence);
     if ((to - from) * this.windows.length > this.pool.numFree) return false;
     for (let group = 0; group < this.windows.length; group++) {
       const table = this.#reserveTable(sequence, group, to);
@@ -116,6 +126,16 @@ export class KvManager {
     }
     this.#setTableLength(sequence, to);
     return true;
+  }
+
+  /** Gives back blocks at the end that positions [0, numTokens) do not need; nothing was filed for them. */
+  trim(sequence: Sequence, numTokens: number): void {
+    const kept = Math.ceil(numTokens / this.blockSize);
+    if (this.#keepsAll || kept >= sequence.numTableBlocks) return;
+    for (let index = sequence.numTableBlocks - 1; index >= kept; index--) {
+      for (const table of sequence.blockTables) this.pool.release(table[index]!);
+    }
+    this.#setTableLength(sequence, kept);
   }
 
   /** Files blocks that became full: all their tokens are known, and computed by the plans made so far. */

@@ -5,9 +5,11 @@ import type { Sequence } from './sequence.ts';
 
 export interface SequenceProgress {
   readonly sequence: Sequence;
-  /** Index in the plan's `scheduled` (the row of the step's results); -1 when it did not come from a step. */
+  /** Index in the plan's `scheduled`; -1 when it did not come from a step. */
   readonly planIndex: number;
-  /** 0 or 1 tokens were added: the last `numNewTokens` of the sequence's `numTokens`. */
+  /** Row of the first new token in the step's results, the others follow; -1 when it did not come from a step. */
+  readonly firstRow: number;
+  /** Tokens added: the last `numNewTokens` of the sequence's `numTokens`. More than one only after drafts. */
   readonly numNewTokens: number;
   /** Set in the one last progress of a sequence. */
   readonly finishReason: FinishReason | null;
@@ -18,6 +20,7 @@ export interface SequenceProgress {
 interface Entry extends SequenceProgress {
   sequence: Sequence;
   planIndex: number;
+  firstRow: number;
   numNewTokens: number;
   finishReason: FinishReason | null;
   stopTokenId: number | null;
@@ -33,16 +36,17 @@ export class ProgressBuffer {
     this.#length = 0;
   }
 
-  /** Adds progress of one token without an end; the caller overwrites what differs. */
-  push(sequence: Sequence, planIndex: number): Entry {
+  /** Adds progress without an end; the caller overwrites what differs. */
+  push(sequence: Sequence, at: { planIndex: number; firstRow: number }, numNewTokens: number): Entry {
     const index = this.#length++;
     if (index === this.#entries.length) {
-      this.#entries.push({ sequence, planIndex, numNewTokens: 1, finishReason: null, stopTokenId: null });
+      this.#entries.push({ sequence, ...at, numNewTokens, finishReason: null, stopTokenId: null });
     }
     const entry = this.#entries[index]!;
     entry.sequence = sequence;
-    entry.planIndex = planIndex;
-    entry.numNewTokens = 1;
+    entry.planIndex = at.planIndex;
+    entry.firstRow = at.firstRow;
+    entry.numNewTokens = numNewTokens;
     entry.finishReason = null;
     entry.stopTokenId = null;
     this.#list[index] = entry;

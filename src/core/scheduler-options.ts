@@ -2,6 +2,7 @@
 
 import { PagodaError } from '../errors.ts';
 import type { WindowGroup } from './kv-manager.ts';
+import type { SpeculationOptions } from './speculation.ts';
 import type { SchedulingPolicy } from './waiting-queue.ts';
 
 export interface SchedulerOptions {
@@ -30,6 +31,8 @@ export interface SchedulerOptions {
   readonly maxNumQueuedReqs: number;
   /** Drawn at boot; makes the names of cached blocks unpredictable. */
   readonly cacheSecret: Uint8Array;
+  /** null = no drafts. */
+  readonly speculation: SpeculationOptions | null;
 }
 
 /** Throws PagodaError `bad_config` that names the option and its allowed values. */
@@ -55,6 +58,19 @@ export function checkSchedulerOptions(options: SchedulerOptions): void {
   }
   if (options.groups.length === 0) throw new PagodaError('bad_config', 'At least one KV group is needed.');
   for (const group of options.groups) requireCount('window', group.window, 0);
+  if (options.speculation !== null) checkSpeculation(options.speculation, options.useKvCache);
+}
+
+function checkSpeculation(
+  { numDraftTokens, minNgram, maxNgram, maxSeqs }: SpeculationOptions,
+  useKvCache: boolean,
+): void {
+  requireCount('num_speculative_tokens', numDraftTokens, 1);
+  requireCount('prompt_lookup_min', minNgram, 1);
+  requireCount('prompt_lookup_max', maxNgram, minNgram);
+  requireCount('disable_by_batch_size', maxSeqs, 1);
+  if (!useKvCache)
+    throw new PagodaError('bad_config', 'Speculation needs the KV cache: it skips what a step computed.');
 }
 
 function requireCount(name: string, value: number, least: number): void {

@@ -14,32 +14,18 @@ import { PagodaError } from '../errors.ts';
 import { checkCanEverRun, maxTotalTokens } from './door.ts';
 import { checkIntegrity } from './integrity.ts';
 import { KvManager } from './kv-manager.ts';
+import { PlanTurns } from './plan-turns.ts';
 import { ProgressBuffer, type SequenceProgress } from './progress.ts';
 import type { FinishReason, GenerateRequest } from './request.ts';
 import { checkSchedulerOptions, type SchedulerOptions } from './scheduler-options.ts';
+import type { SchedulerStats } from './scheduler-stats.ts';
 import { Sequence } from './sequence.ts';
-import type { StepPlan } from './step.ts';
-import { PlanBuffer } from './step-plan.ts';
-import { checkStop } from './stop-check.ts';
+import { Speculation } from './speculation.ts';
+import type { ScheduledSequence, StepPlan } from './step.ts';
+import type { PlanBuffer } from './step-plan.ts';
+import { appendUntilStop, FAULT, type Stop } from './stop-check.ts';
+import { chooseVictim } from './victim.ts';
 import { type IsBefore, isBeforeUnder, WaitingQueue } from './waiting-queue.ts';
-
-/** Counts; the `total` ones only grow, so that the difference of two readings says what happened in between. */
-export interface SchedulerStats {
-  readonly numRunning: number;
-  readonly numWaiting: number;
-  /** Usable blocks (without the null block), those held by sequences, and free ones whose content can still be found. */
-  readonly numBlocks: number;
-  readonly numBlocksUsed: number;
-  readonly numBlocksCached: number;
-  /** Token slots in held blocks that hold no token, as a share of all slots in held blocks. */
-  readonly kvWaste: number;
-  /** Tokens looked up in the prefix cache at admissions, and tokens found there. */
-  readonly totalPrefixQueryTokens: number;
-  readonly totalPrefixHitTokens: number;
-  /** Tokens scheduled that had been computed before and were lost to a preemption. */
-  readonly totalRecomputedTokens: number;
-  readonly totalPreemptions: number;
-}
 
 export class Scheduler {
   readonly options: SchedulerOptions;
@@ -51,12 +37,12 @@ export class Scheduler {
   /** Everything that was accepted and has not ended. */
   readonly #live = new Map<string, Sequence>();
   readonly #freeSlots: number[] = [];
-  readonly #plans: readonly PlanBuffer[] = [new PlanBuffer(), new PlanBuffer()];
+  readonly #turns = new PlanTurns();
   readonly #progress = new ProgressBuffer();
+  readonly #speculation: Speculation | null;
   readonly #maxPrefillTokens: number;
   readonly #watermarkBlocks: number;
   #numAccepted = 0;
-  #numPlans = 0;
   #totalPrefixQueryTokens = 0;
   #totalPrefixHitTokens = 0;
   #totalRecomputedTokens = 0;
@@ -78,7 +64,9 @@ export class Scheduler {
       enablePrefixCaching: options.enablePrefixCaching && options.useKvCache,
       cacheSecret: options.cacheSecret,
       maxTokensPerStep: this.#maxPrefillTokens,
+      keepsAll,
     });
+    this.#speculation = options.speculation === null ? null : new Speculation(options.speculation, this.#kv);
     this.#watermarkBlocks = Math.ceil(options.watermark * this.#kv.pool.numUsable);
     this.#isBefore = isBeforeUnder(options.policy);
     this.#waiting = new WaitingQueue(this.#isBefore);
@@ -88,6 +76,11 @@ export class Scheduler {
   /** True while any accepted request has not ended. */
   get hasWork(): boolean {
     return this.#live.size > 0;
+  }
+
+  /** True while drafts may be made: they continue known tokens, so a step is best planned after the update of the one before. */
+  get plansInTurn(): boolean {
+    return this.#speculation?.isOnFor(this.#running.length) ?? false;
   }
 
   /**
@@ -125,19 +118,19 @@ export class Scheduler {
    * Counts everything planned as done; an empty plan means there is nothing to do until an update or a new request.
    */
   schedule(now: number): StepPlan {
-    const plan = this.#nextPlan();
-    plan.begin(this.#numPlans++, this.options.maxNumBatchedTokens, this.#maxPrefillTokens);
+    const plan = this.#turns.begin(this.options.maxNumBatchedTokens, this.#maxPrefillTokens);
     this.#scheduleRunning(plan);
     this.#fileFullBlocks(plan);
     if (plan.preempted.length === 0) this.#admitWaiting(plan, now);
+    this.#speculation?.addDrafts(plan);
     plan.end();
     return plan;
   }
 
   /**
-   * Takes the results of a plan; plans are updated in the order in which they were made. `sampledTokens[i]` is the token of
-   * `plan.scheduled[i]` where it samples; `faults[i]` other than 0 ends that sequence with reason `error` (so does a missing
-   * token). Returns what happened to whom, valid until the next update; all blocks of ended sequences are free again.
+   * Takes the results of a plan; plans are updated in the order in which they were made. `sampledTokens` has 1 + numDrafts rows
+   * for each of `plan.scheduled`: the tokens it sampled, then -1. `faults[i]` other than 0 ends that sequence with reason
+   * `error` (so does a missing token). Returns what happened to whom, valid until the next update; all blocks of ended sequences are free again.
    */
   update(
     plan: StepPlan,
@@ -145,33 +138,27 @@ export class Scheduler {
     faults: ArrayLike<number> | null,
     now: number,
   ): readonly SequenceProgress[] {
-    const { scheduled } = this.#takePlan(plan);
+    const { scheduled } = this.#turns.take(plan);
     this.#progress.begin();
     let numFinished = 0;
+    let nextRow = 0;
     for (let i = 0; i < scheduled.length; i++) {
-      const { sequence, samples } = scheduled[i]!;
-      if (sequence.status === 'finished') continue; // a ghost
-      if ((faults !== null && faults[i] !== 0) || (samples && !(sampledTokens[i]! >= 0))) {
-        this.#kv.forgetContents(sequence);
-        this.#finish(sequence, now);
-        const progress = this.#progress.push(sequence, i);
-        progress.numNewTokens = 0;
-        progress.finishReason = 'error';
-        numFinished++;
-      } else if (samples) {
-        sequence.appendSampled(sampledTokens[i]!);
-        if (sequence.firstTokenTime === null) sequence.firstTokenTime = now;
-        const progress = this.#progress.push(sequence, i);
-        const stop = checkStop(sequence);
-        if (stop === null) {
-          this.#kv.fileFullBlocks(sequence);
-          continue;
-        }
-        progress.finishReason = stop.reason;
-        progress.stopTokenId = stop.stopTokenId;
-        this.#finish(sequence, now);
-        numFinished++;
-      }
+      const entry = scheduled[i]!;
+      const firstRow = nextRow;
+      nextRow += 1 + entry.numDrafts;
+      if (entry.sequence.status === 'finished') continue; // a ghost
+      const isFaulty = faults !== null && faults[i] !== 0;
+      if (!entry.samples && !isFaulty) continue;
+      const numBefore = entry.sequence.numTokens;
+      const stop = this.#takeRows(entry, sampledTokens, { firstRow, isFaulty });
+      const numNewTokens = entry.sequence.numTokens - numBefore;
+      const progress = this.#progress.push(entry.sequence, { planIndex: i, firstRow }, numNewTokens);
+      if (numNewTokens > 0) entry.sequence.firstTokenTime ??= now;
+      if (stop === null) continue;
+      progress.finishReason = stop.reason;
+      progress.stopTokenId = stop.stopTokenId;
+      this.#finish(entry.sequence, now);
+      numFinished++;
     }
     if (numFinished > 0) this.#removeStopped();
     return this.#progress.end();
@@ -188,7 +175,8 @@ export class Scheduler {
     const wasRunning = sequence.status === 'running';
     this.#finish(sequence, now);
     if (wasRunning) this.#removeStopped();
-    return { sequence, planIndex: -1, numNewTokens: 0, finishReason: reason satisfies FinishReason, stopTokenId: null };
+    const finishReason: FinishReason = reason;
+    return { sequence, planIndex: -1, firstRow: -1, numNewTokens: 0, finishReason, stopTokenId: null };
   }
 
   /** Makes every cached prefix unfindable, e.g. after a step whose writes cannot be trusted. Running sequences go on. */
@@ -217,6 +205,7 @@ export class Scheduler {
       totalPrefixHitTokens: this.#totalPrefixHitTokens,
       totalRecomputedTokens: this.#totalRecomputedTokens,
       totalPreemptions: this.#totalPreemptions,
+      speculation: this.#speculation?.counts ?? null,
     };
   }
 
@@ -230,8 +219,30 @@ export class Scheduler {
       isBefore: this.#isBefore,
       live: this.#live,
       freeSlots: this.#freeSlots,
-      plans: this.#plans,
+      plans: this.#turns.plans,
     });
+  }
+
+  /** Adds what the rows of an entry sampled; says whether the sequence ends. */
+  #takeRows(
+    { sequence, samples, numDrafts }: ScheduledSequence,
+    sampledTokens: ArrayLike<number>,
+    { firstRow, isFaulty }: { firstRow: number; isFaulty: boolean },
+  ): Stop | null {
+    let end = firstRow;
+    while (samples && end <= firstRow + numDrafts && sampledTokens[end]! >= 0) end++;
+    // Rows before the broken one are sound; without drafts there are none.
+    if (isFaulty && numDrafts === 0) end = firstRow;
+    const stop = appendUntilStop(sequence, sampledTokens, firstRow, end);
+    if (samples) sequence.numPlaceholders--;
+    if (numDrafts > 0) this.#speculation?.settle(sequence, Math.max(0, end - firstRow - 1));
+    if (stop !== null) return stop;
+    if (isFaulty || end === firstRow) {
+      this.#kv.forgetContents(sequence);
+      return FAULT;
+    }
+    this.#kv.fileFullBlocks(sequence);
+    return null;
   }
 
   #accept(request: GenerateRequest): Sequence {
@@ -281,7 +292,7 @@ export class Scheduler {
   /** Tokens a running sequence gets in this step: what it lacks, cut to the budgets. */
   #tokensFor(sequence: Sequence, plan: PlanBuffer): number {
     const numKnown = sequence.numTokens + sequence.numPlaceholders;
-    if (numKnown >= sequence.maxTotalTokens) return 0; // its last token is in flight
+    if (numKnown >= sequence.maxTotalTokens || sequence.numDrafts > 0) return 0; // its last token is in flight
     if (numKnown - sequence.computedTokens === 1) return 1;
     return this.#chunkOf(sequence, sequence.computedTokens, plan);
   }
@@ -334,31 +345,15 @@ export class Scheduler {
   /** Gets blocks up to `numTokens` positions, from victims if it must; false when the sequence itself was the victim. */
   #makeRoom(sequence: Sequence, numTokens: number, plan: PlanBuffer): boolean {
     while (!this.#kv.grow(sequence, numTokens)) {
-      const victim = this.#chooseVictim();
+      const victim = chooseVictim(this.#running, {
+        policy: this.options.policy,
+        isBefore: this.#isBefore,
+        kv: this.#kv,
+      });
       this.#preempt(victim, sequence, plan);
       if (victim === sequence) return false;
     }
     return true;
-  }
-
-  /**
-   * Never the best-ranked running sequence. Policy `priority`: the worst-ranked one. Policy `fcfs`: the one with the least to
-   * recompute among those whose end gives any block back; of equals the latest.
-   */
-  #chooseVictim(): Sequence {
-    const candidates = this.#running.filter((sequence) => sequence.status === 'running');
-    const best = candidates.reduce((a, b) => (this.#isBefore(a, b) ? a : b));
-    const others = candidates.filter((sequence) => sequence !== best);
-    if (others.length === 0)
-      throw new PagodaError('internal', `${best.id} runs alone and does not fit into the KV cache.`);
-    if (this.options.policy === 'priority') return others.reduce((a, b) => (this.#isBefore(a, b) ? b : a));
-    const useful = others.filter((sequence) => this.#kv.holdsUnsharedBlock(sequence));
-    return (useful.length > 0 ? useful : others).reduce((a, b) => (this.#isCheaperVictim(a, b) ? a : b));
-  }
-
-  #isCheaperVictim(a: Sequence, b: Sequence): boolean {
-    const difference = this.#kv.tokensToRecompute(a) - this.#kv.tokensToRecompute(b);
-    return difference !== 0 ? difference < 0 : this.#isBefore(b, a);
   }
 
   /** Takes everything from a running sequence and lets it wait; it comes back as a new one with a longer prompt. */
@@ -417,25 +412,6 @@ export class Scheduler {
   /** Known tokens fill blocks as soon as they are planned. Before admissions, so that those find them; after preemptions, which may unplan them. */
   #fileFullBlocks(plan: PlanBuffer): void {
     for (let i = 0; i < plan.numScheduled; i++) this.#kv.fileFullBlocks(plan.scheduled[i]!.sequence);
-  }
-
-  #nextPlan(): PlanBuffer {
-    const plan = this.#plans[0]!.isInFlight ? this.#plans[1]! : this.#plans[0]!;
-    if (plan.isInFlight)
-      throw new PagodaError('internal', 'Two steps are in flight: update one before another is scheduled.');
-    return plan;
-  }
-
-  /** The plan whose turn it is; an empty one is nobody's turn. */
-  #takePlan(plan: StepPlan): PlanBuffer {
-    const own = this.#plans.find((each) => each === plan);
-    if (own === undefined) throw new PagodaError('internal', 'The plan was not made by this scheduler.');
-    const isEarlier = this.#plans.some((each) => each.isInFlight && each.stepId < own.stepId);
-    if (isEarlier || (!own.isInFlight && own.numScheduled > 0)) {
-      throw new PagodaError('internal', `Step ${own.stepId} is updated out of turn or twice.`);
-    }
-    own.isInFlight = false;
-    return own;
   }
 }
 

@@ -1,6 +1,6 @@
 // One request on its way: its tokens, how far its KV has been computed, and the blocks it holds. All counts are "as scheduled":
 // a plan that was made counts as done, because steps run strictly in the order of their plans.
-// computedTokens <= numTokens + numPlaceholders always. Only the scheduler and the KV manager write here; others read.
+// computedTokens <= numTokens + numPlaceholders always; drafts count nowhere before they are accepted. Only the scheduler and the KV manager write here; others read.
 
 import { BlockHashes } from './block-hash.ts';
 import type { GenerateRequest, RequestTiming } from './request.ts';
@@ -34,6 +34,9 @@ export class Sequence {
   numTokens: number;
   /** Tokens sampled by steps in flight: the device knows them, JavaScript does not yet. */
   numPlaceholders = 0;
+  /** Guesses at the tokens after the known ones, in a step in flight; which of them are right is known after it. */
+  draftTokenIds = new Int32Array(0);
+  numDrafts = 0;
   /** Tokens whose KV is in the cache once every plan made so far has run. */
   computedTokens = 0;
 
@@ -80,7 +83,7 @@ export class Sequence {
     return this.numTokens - this.numPromptTokens;
   }
 
-  /** Takes over a sampled token that a step in flight had promised. */
+  /** Takes over a sampled token. */
   appendSampled(tokenId: number): void {
     if (this.numTokens === this.tokenIds.length) {
       const larger = new Int32Array(Math.min(this.maxTotalTokens, 2 * this.numTokens));
@@ -89,7 +92,6 @@ export class Sequence {
     }
     this.tokenIds[this.numTokens] = tokenId;
     this.numTokens++;
-    this.numPlaceholders--;
   }
 
   /** Times of a finished sequence, seconds on the clock that `now` comes from. */

@@ -8,6 +8,7 @@ interface Entry extends ScheduledSequence {
   numTokens: number;
   numComputed: number;
   samples: boolean;
+  numDrafts: number;
   isPrefill: boolean;
 }
 
@@ -43,16 +44,25 @@ export class PlanBuffer implements StepPlan {
   push(sequence: Sequence, numTokens: number, samples: boolean, isPrefill: boolean): void {
     const index = this.numScheduled++;
     if (index === this.#entries.length) {
-      this.#entries.push({ sequence, numTokens: 0, numComputed: 0, samples: false, isPrefill: false });
+      this.#entries.push({ sequence, numTokens: 0, numComputed: 0, samples: false, numDrafts: 0, isPrefill: false });
     }
     const entry = this.#entries[index]!;
     entry.sequence = sequence;
     entry.numTokens = numTokens;
     entry.numComputed = sequence.computedTokens;
     entry.samples = samples;
+    entry.numDrafts = 0;
     entry.isPrefill = isPrefill;
     this.scheduled[index] = entry;
     this.#spend(numTokens, isPrefill);
+  }
+
+  /** Lengthens the entry at `index`, a decode. */
+  addDrafts(index: number, numDrafts: number): void {
+    const entry = this.#entries[index]!;
+    entry.numTokens += numDrafts;
+    entry.numDrafts = numDrafts;
+    this.#spend(numDrafts, false);
   }
 
   /** Takes a sequence out again and gives its tokens back to the budgets; null when it is not in the plan. */

@@ -11,6 +11,8 @@ export interface ScheduledSequence {
   readonly numComputed: number;
   /** True when the step reaches the sequence's last known token, so a new token is sampled from its last row. */
   readonly samples: boolean;
+  /** How many of its tokens, at the end, are drafts (`sequence.draftTokenIds`): then it samples after each until one differs. */
+  readonly numDrafts: number;
 }
 
 export interface Preemption {

@@ -1,5 +1,5 @@
 // One step's work as flat typed arrays, filled in place every step: capacity is fixed at start, nothing is allocated per step.
-// S sequences, T tokens, G block tables per sequence (one per KV group, see kv-layout.ts).
+// S sequences, T tokens, G block tables per sequence (one per KV group, see kv-layout.ts), R result rows.
 
 /** What a sequence wants from the output layer. */
 export const LogitRows = { none: 0, last: 1, all: 2 } as const;
@@ -17,9 +17,13 @@ export interface ForwardBatch {
   readonly numComputed: Int32Array;
   /** [S] the device's slot of the sequence (addSequence). */
   readonly slot: Int32Array;
-  /** [S] LogitRows: `last` samples from the last row; `all` also reports prompt logprobs for the rows; `none` fills the cache only. */
+  /** [S] LogitRows: `last` = the rows that are sampled from; `all` also reports prompt logprobs for the rows; `none` fills the cache only. */
   readonly logitRows: Uint8Array;
-  /** [S] 1 = sample a token from the last row. */
+  /**
+   * [S] how many of the sequence's last rows are sampled from, 0 to 255. With n > 1 its last n - 1 tokens are drafts, and the
+   * rows are sampled in order, each as if the tokens before it were all there is, until a sample is not the next draft. What
+   * the drafts after that one wrote into the cache is garbage that the next step overwrites.
+   */
   readonly samples: Uint8Array;
   /** Block ids. Table g of sequence s starts at blockTableStart[s * G + g]; entry j covers positions [j * blockSize, (j + 1) * blockSize). Entries before a window may be 0, the null block. */
   readonly blockTables: Int32Array;
@@ -27,19 +31,22 @@ export interface ForwardBatch {
   readonly blockTableStart: Int32Array;
 }
 
-/** Results of one step; arrays belong to the device and are valid until the step after next is started. */
+/**
+ * Results of one step; arrays belong to the device and are valid until the step after next is started. Each sequence has
+ * max(1, samples) result rows, in the order of the batch: R in all. Without drafts row s belongs to sequence s.
+ */
 export interface StepResult {
-  /** [S] sampled token, -1 where the sequence did not sample. */
+  /** [R] sampled token, -1 where none was sampled. */
   readonly sampledTokens: Int32Array;
-  /** [S] logprob of the sampled token in the raw distribution; only where logprobs were asked for. */
+  /** [R] logprob of the sampled token in the raw distribution; only where logprobs were asked for. */
   readonly sampledLogprobs: Float32Array;
-  /** [S] rank of the sampled token, 1 = best; only where logprobs were asked for. */
+  /** [R] rank of the sampled token, 1 = best; only where logprobs were asked for. */
   readonly sampledRanks: Int32Array;
-  /** Best alternatives of the sampled rows, best first: those of sequence s are [topStart[s], topStart[s + 1]). */
+  /** [R + 1] best alternatives of the sampled rows, best first: those of row r are [topStart[r], topStart[r + 1]). */
   readonly topStart: Int32Array;
   readonly topTokens: Int32Array;
   readonly topLogprobs: Float32Array;
-  /** [S] 1 = NaN or infinity in this sequence's logits: the sequence must end in an error. */
+  /** [S] 1 = NaN or infinity in this sequence's logits: the sequence must end in an error, after what it sampled before. */
   readonly faults: Uint8Array;
   /** For sequences with promptLogprobs: one entry per row of this step that predicts a known next prompt token. */
   readonly promptLogprobs: readonly PromptRowLogprob[];

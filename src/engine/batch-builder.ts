@@ -2,6 +2,7 @@
 // next is filled. Arrays have their final capacity from the start, except block tables, which double when sharing prefixes
 // makes them longer than expected.
 
+import type { Sequence } from '../core/sequence.ts';
 import type { StepPlan } from '../core/step.ts';
 import { type ForwardBatch, LogitRows } from '../device/forward-batch.ts';
 import type { PromptLogprobs } from './prompt-logprobs.ts';
@@ -36,16 +37,16 @@ export class BatchBuilder {
     let numTokens = 0;
     let numEntries = 0;
     for (let s = 0; s < plan.scheduled.length; s++) {
-      const { sequence, numComputed, numTokens: count, samples } = plan.scheduled[s]!;
+      const { sequence, numComputed, numTokens: count, samples, numDrafts } = plan.scheduled[s]!;
       batch.tokenStart[s] = numTokens;
       batch.numComputed[s] = numComputed;
       batch.slot[s] = sequence.slot;
-      batch.samples[s] = samples ? 1 : 0;
+      batch.samples[s] = samples ? 1 + numDrafts : 0;
       const wantsPrompt = promptLogprobs.get(sequence.id)?.needs(numComputed) ?? false;
       batch.logitRows[s] = wantsPrompt ? LogitRows.all : samples ? LogitRows.last : LogitRows.none;
       const end = numComputed + count;
       for (let position = numComputed; position < end; position++) {
-        batch.tokenIds[numTokens++] = position < sequence.numTokens ? sequence.tokenIds[position]! : LAST_SAMPLED;
+        batch.tokenIds[numTokens++] = tokenAt(sequence, position, numDrafts);
       }
       const numBlocks = Math.ceil(end / this.#limits.blockSize);
       for (let group = 0; group < this.#limits.numGroups; group++) {
@@ -70,6 +71,12 @@ export class BatchBuilder {
     this.#batches[this.#turn] = larger;
     return larger;
   }
+}
+
+/** Known tokens first; after them drafts, which only known tokens have, or the one that is being sampled. */
+function tokenAt(sequence: Sequence, position: number, numDrafts: number): number {
+  if (position < sequence.numTokens) return sequence.tokenIds[position]!;
+  return numDrafts > 0 ? sequence.draftTokenIds[position - sequence.numTokens]! : LAST_SAMPLED;
 }
 
 function emptyBatch({ maxTokens, maxSeqs, numGroups }: BatchLimits): ForwardBatch {

@@ -22,6 +22,7 @@ import { Engine, type EngineOutputs } from './engine.ts';
 import type { EngineInfo } from './engine-client.ts';
 import type { EngineOptions } from './engine-options.ts';
 import { gib, type MemoryPlan, type MemoryRequest, planMemory } from './memory.ts';
+import { speculationOptions } from './speculative-config.ts';
 
 export interface CreatedEngine {
   readonly engine: Engine;
@@ -44,6 +45,7 @@ const PACKING_MARGIN = 1.1;
 
 export async function createEngine(options: EngineOptions, extras: CreateEngineExtras): Promise<CreatedEngine> {
   const { outputs } = extras;
+  checkSpeculation(options);
   const startTime = now();
   const availableBytes = availableMemory();
   const kind = chooseDevice(options, outputs);
@@ -74,6 +76,16 @@ export async function createEngine(options: EngineOptions, extras: CreateEngineE
   } finally {
     if (extras.checkpoint === undefined) checkpoint.close();
   }
+}
+
+/** Before anything is loaded. */
+function checkSpeculation({ speculativeConfig, useKvCache }: EngineOptions): void {
+  if (speculativeConfig === null || useKvCache) return;
+  throw new PagodaError(
+    'bad_config',
+    '--speculative-config needs the KV cache: without it every token is computed again in every step anyway.',
+    { param: '--speculative-config' },
+  );
 }
 
 type DeviceKind = 'cpu' | 'reference';
@@ -212,6 +224,7 @@ function assemble(
     groups: groups.map(({ window }) => ({ window })),
     maxNumQueuedReqs: options.maxNumQueuedReqs,
     cacheSecret: randomBytes(32),
+    speculation: options.speculativeConfig === null ? null : speculationOptions(options.speculativeConfig),
   });
   const batches = new BatchBuilder({
     maxTokens: limits.maxTokens,
@@ -243,6 +256,7 @@ function engineInfo(
     maxConcurrency: plan.maxConcurrency,
     maxNumSeqs: options.maxNumSeqs,
     maxNumBatchedTokens: limits.maxTokens,
+    numSpeculativeTokens: options.speculativeConfig?.num_speculative_tokens ?? 0,
   };
 }
 

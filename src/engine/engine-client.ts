@@ -23,6 +23,8 @@ export interface EngineInfo {
   readonly maxConcurrency: number;
   readonly maxNumSeqs: number;
   readonly maxNumBatchedTokens: number;
+  /** Most draft tokens per sequence and step; 0 = no speculation. */
+  readonly numSpeculativeTokens: number;
 }
 
 export type TokenListener = (event: TokenEvent) => void;

@@ -1,6 +1,7 @@
 // The engine: commands in, TokenEvents out. Each turn of `step()` is the life of a request in small: take commands, let the
 // scheduler decide, fill the batch, run it on the device, tell the scheduler what was sampled, tell the world. While step k
 // runs on native threads, step k + 1 is planned and filled; it starts the moment k is done, before k's results are looked at.
+// Only when the scheduler makes drafts does a step wait for the results of the one before: drafts continue known tokens.
 // Every accepted request gets exactly one event with `finish`, also when the device fails.
 
 import { now } from '../clock.ts';
@@ -124,6 +125,7 @@ export class Engine {
   /** One turn. Returns false when there is nothing to do until a command comes. */
   async step(): Promise<boolean> {
     this.#takeAborts();
+    if (this.scheduler.plansInTurn) await this.#finishRunning();
     const startTime = now();
     const plan = this.scheduler.schedule(startTime);
     const fillTime = now();
@@ -142,6 +144,15 @@ export class Engine {
       throw new PagodaError('internal', 'Requests wait, nothing runs, and nothing can be scheduled.');
     }
     return finished !== null;
+  }
+
+  /** For plans that depend on the last step's tokens: takes in the step that runs. */
+  async #finishRunning(): Promise<void> {
+    const finished = this.#running;
+    if (finished === null) return;
+    const result = await finished.result;
+    this.#running = null;
+    this.#deliver(finished, result, now());
   }
 
   #launch(plan: StepPlan, facts: PlanFacts, result: Promise<StepResult>, launchTime: number): RunningStep {

@@ -1,9 +1,11 @@
 // Makes the StepRecord of each step: differences of the scheduler's running totals, the plan's counts, the device's times.
 
-import type { Scheduler, SchedulerStats } from '../core/scheduler.ts';
+import type { Scheduler } from '../core/scheduler.ts';
+import type { SchedulerStats } from '../core/scheduler-stats.ts';
+import type { SpeculationCounts } from '../core/speculation.ts';
 import type { StepPlan } from '../core/step.ts';
 import type { StepTiming } from '../device/forward-batch.ts';
-import type { PreemptionRecord, StepRecord } from '../trace/step-record.ts';
+import type { PreemptionRecord, SpeculationRecord, StepRecord } from '../trace/step-record.ts';
 
 const NO_PREEMPTIONS: readonly PreemptionRecord[] = [];
 
@@ -72,6 +74,7 @@ export class StepRecorder {
       numPrefixQueryTokens: stats.totalPrefixQueryTokens - last.totalPrefixQueryTokens,
       numPrefixHitTokens: stats.totalPrefixHitTokens - last.totalPrefixHitTokens,
       preemptions: facts.preemptions,
+      speculation: difference(last.speculation, stats.speculation),
       numBlocks: stats.numBlocks,
       numBlocksUsed: stats.numBlocksUsed,
       numBlocksCached: stats.numBlocksCached,
@@ -91,4 +94,15 @@ export class StepRecorder {
       deliverySeconds: outcome.deliverySeconds,
     };
   }
+}
+
+function difference(before: SpeculationCounts | null, after: SpeculationCounts | null): SpeculationRecord | null {
+  if (before === null || after === null) return null;
+  const numAcceptedAt = after.numAcceptedAt.map((count, i) => count - before.numAcceptedAt[i]!);
+  return {
+    numDrafts: after.numDrafts - before.numDrafts,
+    numDraftTokens: after.numDraftTokens - before.numDraftTokens,
+    numAcceptedTokens: numAcceptedAt.reduce((sum, count) => sum + count, 0),
+    numAcceptedAt,
+  };
 }

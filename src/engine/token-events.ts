@@ -14,16 +14,14 @@ export function tokenEvent(
   prompt: PromptLogprobs | null,
   message: string | null,
 ): TokenEvent {
-  const { sequence, planIndex, numNewTokens, finishReason } = progress;
+  const { sequence, numNewTokens, finishReason } = progress;
   const hasToken = numNewTokens > 0;
-  const tokenId = hasToken ? sequence.tokenIds[sequence.numTokens - 1]! : -1;
+  const tokenIds = Array.from(sequence.tokenIds.subarray(sequence.numTokens - numNewTokens, sequence.numTokens));
   const wantsLogprobs = sequence.request.sampling.logprobs !== null;
-  let logprobs: TokenLogprob[] | null = null;
-  if (wantsLogprobs) logprobs = hasToken && result !== null ? [sampledLogprob(result, planIndex, tokenId)] : [];
   return {
     id: sequence.id,
-    tokenIds: hasToken ? [tokenId] : [],
-    logprobs,
+    tokenIds,
+    logprobs: wantsLogprobs ? logprobsOf(progress, tokenIds, result) : null,
     promptLogprobs: hasToken ? (prompt?.take() ?? null) : null,
     numCachedTokens: sequence.numCachedTokens,
     finish: finishReason === null ? null : finishInfo(progress, message),
@@ -38,6 +36,14 @@ function finishInfo({ sequence, finishReason, stopTokenId }: SequenceProgress, m
     message: reason === 'error' ? (message ?? FAULT_MESSAGE) : null,
     timing: sequence.timing(),
   };
+}
+
+function logprobsOf(
+  { firstRow }: SequenceProgress,
+  tokenIds: readonly number[],
+  result: StepResult | null,
+): TokenLogprob[] {
+  return result === null ? [] : tokenIds.map((tokenId, i) => sampledLogprob(result, firstRow + i, tokenId));
 }
 
 function sampledLogprob(result: StepResult, row: number, tokenId: number): TokenLogprob {

@@ -193,6 +193,24 @@ export function createRequestMetrics(factory: MetricFactory, maxModelLen: number
   };
 }
 
+export type SpeculationMetrics = ReturnType<typeof createSpeculationMetrics>;
+
+/** Only with speculation, as in vLLM. `numPositions`: most draft tokens of one draft. */
+export function createSpeculationMetrics(factory: MetricFactory, numPositions: number) {
+  const name = (what: string): string => `vllm:spec_decode_${what}_total`;
+  return {
+    drafts: factory.counter(name('num_drafts'), 'Times that a sequence got draft tokens.'),
+    draftTokens: factory.counter(name('num_draft_tokens'), 'Draft tokens computed.'),
+    acceptedTokens: factory.counter(name('num_accepted_tokens'), 'Draft tokens that were what was sampled.'),
+    acceptedAt: factory.counterBy(
+      name('num_accepted_tokens_per_pos'),
+      'Accepted draft tokens by their position in the draft.',
+      'position',
+      Array.from({ length: numPositions }, (_, position) => String(position)),
+    ),
+  };
+}
+
 /** What is counted per engine step. */
 export function createStepMetrics(factory: MetricFactory) {
   return {

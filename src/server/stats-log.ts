@@ -1,7 +1,7 @@
 // The operator's log of the engine: one line every ten seconds while there is work, in vLLM's words (its log parsers work on
 // it), and one line per preemption. Throughput is tokens over the time really elapsed since the last line or silent interval.
 
-import type { PreemptionRecord } from '../trace/step-record.ts';
+import type { PreemptionRecord, SpeculationRecord } from '../trace/step-record.ts';
 import type { Logger } from './logger.ts';
 
 /** The hit rate is over this many of the latest cache look-ups. */
@@ -14,11 +14,14 @@ export interface EngineGauges {
   readonly kvUsage: number;
 }
 
+const NO_DRAFTS: SpeculationRecord = { numDrafts: 0, numDraftTokens: 0, numAcceptedTokens: 0, numAcceptedAt: [] };
+
 export class StatsLog {
   readonly #logger: Logger;
   #promptTokens = 0;
   #generatedTokens = 0;
   #preemptions = 0;
+  #drafts = NO_DRAFTS;
   #intervalStart: number;
   readonly #queries = new Float64Array(HIT_RATE_WINDOW);
   readonly #hits = new Float64Array(HIT_RATE_WINDOW);
@@ -49,6 +52,16 @@ export class StatsLog {
     this.#hits[slot] = hitTokens;
   }
 
+  addDrafts(record: SpeculationRecord): void {
+    const sum = this.#drafts;
+    this.#drafts = {
+      numDrafts: sum.numDrafts + record.numDrafts,
+      numDraftTokens: sum.numDraftTokens + record.numDraftTokens,
+      numAcceptedTokens: sum.numAcceptedTokens + record.numAcceptedTokens,
+      numAcceptedAt: record.numAcceptedAt.map((count, i) => count + (sum.numAcceptedAt[i] ?? 0)),
+    };
+  }
+
   preempted(preemption: PreemptionRecord): void {
     this.#preemptions++;
     this.#logger.warn(
@@ -75,9 +88,26 @@ export class StatsLog {
           `GPU KV cache usage: ${(100 * gauges.kvUsage).toFixed(1)}%, Prefix cache hit rate: ${hitRate.toFixed(1)}%`,
       );
     }
+    if (this.#drafts.numDrafts > 0) this.#logger.info('metrics', speculationLine(this.#drafts, elapsed));
+    this.#drafts = NO_DRAFTS;
     this.#promptTokens = 0;
     this.#generatedTokens = 0;
     this.#preemptions = 0;
     this.#intervalStart = now;
   }
+}
+
+/** The acceptance length counts the token that every step gives. */
+function speculationLine(
+  { numDrafts, numDraftTokens, numAcceptedTokens, numAcceptedAt }: SpeculationRecord,
+  elapsed: number,
+): string {
+  return (
+    `SpecDecoding metrics: Mean acceptance length: ${(1 + numAcceptedTokens / numDrafts).toFixed(2)}, ` +
+    `Accepted throughput: ${(numAcceptedTokens / elapsed).toFixed(2)} tokens/s, ` +
+    `Drafted throughput: ${(numDraftTokens / elapsed).toFixed(2)} tokens/s, ` +
+    `Accepted: ${numAcceptedTokens} tokens, Drafted: ${numDraftTokens} tokens, ` +
+    `Per-position acceptance rate: ${numAcceptedAt.map((count) => (count / numDrafts).toFixed(3)).join(', ')}, ` +
+    `Avg Draft acceptance rate: ${((100 * numAcceptedTokens) / numDraftTokens).toFixed(1)}%`
+  );
 }

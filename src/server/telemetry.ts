@@ -6,13 +6,15 @@ import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { now } from '../clock.ts';
 import type { FinishInfo, GenerateRequest, TokenEvent } from '../core/request.ts';
 import type { EngineInfo, EngineListeners } from '../engine/engine-client.ts';
-import type { StepRecord } from '../trace/step-record.ts';
+import type { SpeculationRecord, StepRecord } from '../trace/step-record.ts';
 import type { Logger } from './logger.ts';
 import {
   createRequestMetrics,
+  createSpeculationMetrics,
   createStepMetrics,
   MetricFactory,
   type RequestMetrics,
+  type SpeculationMetrics,
   STEP_PHASES,
   type StepMetrics,
 } from './metrics.ts';
@@ -29,6 +31,7 @@ export class Telemetry {
   readonly #log: StatsLog;
   readonly #lag = monitorEventLoopDelay({ resolution: 20 });
   #requests: RequestMetrics | null = null;
+  #speculation: SpeculationMetrics | null = null;
   #last: StepRecord | null = null;
   #numOpen = 0;
   #wasDown = false;
@@ -54,6 +57,8 @@ export class Telemetry {
   /** Declares what depends on the engine's facts and starts the log. Called once, when the server starts. */
   start(info: EngineInfo, options: { logStats: boolean }): void {
     this.#requests = createRequestMetrics(this.#factory, info.maxModelLen);
+    if (info.numSpeculativeTokens > 0)
+      this.#speculation = createSpeculationMetrics(this.#factory, info.numSpeculativeTokens);
     this.#factory.info('vllm:cache_config_info', 'Facts of the KV cache.', {
       block_size: String(info.blockSize),
       num_gpu_blocks: String(info.numBlocks),
@@ -113,6 +118,7 @@ export class Telemetry {
       steps.prefixHits.inc(record.numPrefixHitTokens);
       this.#log.addLookup(record.numPrefixQueryTokens, record.numPrefixHitTokens);
     }
+    if (record.speculation !== null && record.speculation.numDrafts > 0) this.#onDrafts(record.speculation);
     this.#log.addPromptTokens(record.numPromptTokens);
     this.#wasteSum += record.kvWaste * record.numBlocksUsed;
     this.#wasteWeight += record.numBlocksUsed;
@@ -120,6 +126,18 @@ export class Telemetry {
       steps.preemptions.inc();
       this.#log.preempted(preemption);
     }
+  }
+
+  #onDrafts(record: SpeculationRecord): void {
+    this.#log.addDrafts(record);
+    const metrics = this.#speculation;
+    if (metrics === null) return;
+    metrics.drafts.inc(record.numDrafts);
+    metrics.draftTokens.inc(record.numDraftTokens);
+    metrics.acceptedTokens.inc(record.numAcceptedTokens);
+    record.numAcceptedAt.forEach((count, position) => {
+      if (count > 0) metrics.acceptedAt(String(position)).inc(count);
+    });
   }
 
   #onDown(reason: string, restarting: boolean): void {

@@ -32,5 +32,7 @@ export function schedulerOf({ flags, numBlocks, groupWindows, name }: Deployment
     groups: groupWindows.map((window) => ({ window })),
     maxNumQueuedReqs: Number.MAX_SAFE_INTEGER,
     cacheSecret: CACHE_SECRET,
+    // Simulated tokens are numbers without a text: nothing could be proposed from them.
+    speculation: null,
   });
 }

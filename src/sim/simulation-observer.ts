@@ -1,6 +1,6 @@
 // Who wants to see more than the summary: a timeline, a check, a list of all requests. What is passed is only valid during the call.
 
-import type { SchedulerStats } from '../core/scheduler.ts';
+import type { SchedulerStats } from '../core/scheduler-stats.ts';
 import type { StepPlan } from '../core/step.ts';
 import type { StepLoad } from './step-cost.ts';
 

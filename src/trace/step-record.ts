@@ -8,6 +8,15 @@ export interface PreemptionRecord {
   readonly numTokensToRecompute: number;
 }
 
+export interface SpeculationRecord {
+  /** Sequences that had drafts, and how many draft tokens those were. */
+  readonly numDrafts: number;
+  readonly numDraftTokens: number;
+  readonly numAcceptedTokens: number;
+  /** [num_speculative_tokens] how many of the accepted ones stood at each position of their draft. */
+  readonly numAcceptedAt: readonly number[];
+}
+
 export interface StepRecord {
   readonly stepId: number;
   /** Seconds on the engine's clock when the step's result arrived. */
@@ -24,6 +33,8 @@ export interface StepRecord {
   readonly numPrefixQueryTokens: number;
   readonly numPrefixHitTokens: number;
   readonly preemptions: readonly PreemptionRecord[];
+  /** What drafts came to in this step; null without speculation. */
+  readonly speculation: SpeculationRecord | null;
   /** Usable blocks (without the null block), those held by sequences, and evictable cached ones. */
   readonly numBlocks: number;
   readonly numBlocksUsed: number;

@@ -33,6 +33,7 @@ describe('a long prompt beside a decoding sequence', () => {
       groups: [{ window: 0 }],
       maxNumQueuedReqs: 10,
       cacheSecret: new Uint8Array(32),
+      speculation: null,
     });
     const add = (id: string, numPromptTokens: number, maxTokens: number) =>
       scheduler.add({

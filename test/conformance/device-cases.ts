@@ -170,6 +170,7 @@ export function deviceCases(device: DeviceUnderTest): void {
     });
     numberCases(context);
     invarianceCases(context);
+    draftCases(context);
     samplingCases(context);
     logprobCases(context);
     faultCases(context);
@@ -390,6 +391,84 @@ function invarianceCases({ device, build, make }: CaseContext): void {
       const row = (await tested.logits(sequence.tokens.slice(0, -1))).slice(-101);
       const order = [...row.keys()].sort((a, b) => row[b] - row[a] || a - b);
       expect(sequence.tops[0].map(([token]) => token)).toEqual(order);
+    });
+  });
+}
+
+/** Drafts change how many tokens a step gives, never which, nor their logprobs. */
+function draftCases({ build, make }: CaseContext): void {
+  const NUM_OUTPUTS = 40;
+  const samplings: ReadonlyArray<Partial<SamplingParams>> = [
+    { temperature: 0 },
+    { seed: 5n },
+    { seed: 6n, topP: 0.9, topK: 20, repetitionPenalty: 1.3, frequencyPenalty: 0.4, presencePenalty: 0.2 },
+    { temperature: 0, repetitionPenalty: 1.1, badWords: [[3], [4, 5]], logprobs: 3 },
+    { seed: 8n, minTokens: 30, eosTokenIds: [1, 2, 3, 4, 5, 6, 7, 8, 9], logprobs: 0 },
+  ];
+
+  describe('drafts', () => {
+    const variants: ReadonlyArray<readonly [string, Partial<SyntheticShape>, SyntheticOptions, KvDtype]> = [
+      ['plain, f32 KV', {}, {}, 'f32'],
+      ['windows, int8 KV', { windows: [6, 0, 6, 0] }, {}, 'int8'],
+      ['experts, bf16 KV', { mlp: 'moe' }, {}, 'bf16'],
+      ['quantized weights, f16 KV', { ...QUANTIZED_SHAPE, vocab: 101 }, { format: 'Q4_1' }, 'f16'],
+    ];
+    // Runs longer than any part in which a device may cut the rows of a step, too.
+    it.each(variants)('%s: right, wrong and partly right ones', async (_, shape, options, dtype) => {
+      const model = build(shape, options);
+      const random = testRandom(77);
+      const prompts = samplings.map((_, i) => randomTokens(200 + i, 3 + 9 * i, 101));
+      const add = (driver: DeviceDriver) =>
+        samplings.map((sampling, i) =>
+          driver.add(prompts[i], { ...DEFAULT_SAMPLING, logprobs: i % 2 === 0 ? 2 : null, ...sampling }),
+        );
+      const start = async () =>
+        new DeviceDriver(await make(model, { dtype, blockSize: 16 }), {
+          numBlocks: NUM_BLOCKS,
+          maxSeqs: LIMITS.maxSeqs,
+        });
+      const plain = await start();
+      const wanted = add(plain);
+      await plain.generate(wanted, NUM_OUTPUTS);
+      const tally = { numAccepted: 0, numRejected: 0, longest: 0 };
+      const drafting = await start();
+      const found = add(drafting);
+      await drafting.generate(found, NUM_OUTPUTS, 1 << 20, (sequence) => {
+        const { tokens } = wanted[found.indexOf(sequence)];
+        const room = tokens.length - sequence.tokens.length - 1;
+        const numDrafts = Math.min(room, Math.floor(random() * (random() < 0.5 ? 30 : 5)));
+        const numRight = Math.floor(random() * (numDrafts + 1));
+        tally.numAccepted += numRight;
+        tally.numRejected += numDrafts - numRight;
+        tally.longest = Math.max(tally.longest, numRight);
+        const right = tokens.slice(sequence.tokens.length, sequence.tokens.length + numDrafts);
+        return right.map((token, i) => (i === numRight ? (token + 1) % 101 : token));
+      });
+      expect(found.map(outcome)).toEqual(wanted.map(outcome));
+      expect(tally.numAccepted).toBeGreaterThan(30);
+      expect(tally.numRejected).toBeGreaterThan(30);
+      expect(tally.longest).toBeGreaterThan(8);
+    });
+
+    it('a step that samples from several rows stops after the first that differs', async () => {
+      const model = build({ windows: [0] });
+      const driver = new DeviceDriver(await make(model), { numBlocks: NUM_BLOCKS, maxSeqs: LIMITS.maxSeqs });
+      const plain = driver.add(randomTokens(1, 9, 101));
+      await driver.generate([plain], 6);
+      const [first, second, third] = plain.tokens.slice(9) as [number, number, number];
+      const sequence = driver.add(randomTokens(1, 9, 101));
+      const beside = driver.add(randomTokens(2, 9, 101));
+      await driver.step([
+        { sequence, numTokens: 9 },
+        { sequence: beside, numTokens: 4 },
+      ]);
+      const result = await driver.step([
+        { sequence, numTokens: 1, drafts: [second, (third + 1) % 101, 5] },
+        { sequence: beside, numTokens: 5 },
+      ]);
+      expect(Array.from(result.sampledTokens.subarray(0, 5))).toEqual([second, third, -1, -1, beside.tokens[9]]);
+      expect(sequence.tokens.slice(9)).toEqual([first, second, third]);
+      expect(sequence.numComputed).toBe(11);
     });
   });
 }

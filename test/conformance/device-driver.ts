@@ -31,6 +31,8 @@ export interface DrivenSequence {
 export interface Work {
   readonly sequence: DrivenSequence;
   readonly numTokens: number;
+  /** Guesses at the tokens after the known ones; then `numTokens` reaches the last known one. */
+  readonly drafts?: readonly number[];
 }
 
 export class DeviceDriver {
@@ -95,41 +97,56 @@ export class DeviceDriver {
   async step(work: readonly Work[]): Promise<StepResult> {
     const batch = this.batch(work);
     const result = await this.device.step(batch);
-    work.forEach(({ sequence, numTokens }, s) => {
+    let row = 0;
+    work.forEach(({ sequence, numTokens, drafts = [] }, s) => {
       sequence.numComputed += numTokens;
       sequence.fault ||= result.faults[s] === 1;
-      if (result.sampledTokens[s] < 0) return;
-      sequence.tokens.push(result.sampledTokens[s]);
-      sequence.logprobs.push(result.sampledLogprobs[s]);
-      sequence.ranks.push(result.sampledRanks[s]);
-      const top: Array<[number, number]> = [];
-      for (let i = result.topStart[s]; i < result.topStart[s + 1]; i++)
-        top.push([result.topTokens[i], result.topLogprobs[i]]);
-      sequence.tops.push(top);
+      const numBefore = sequence.tokens.length;
+      for (const end = row + drafts.length + 1; row < end; row++) {
+        if (result.sampledTokens[row] >= 0) this.#take(sequence, result, row);
+      }
+      // Accepted drafts are computed, too.
+      sequence.numComputed += Math.max(0, sequence.tokens.length - numBefore - 1);
     });
     for (const report of result.promptLogprobs) work[report.seq].sequence.promptLogprobs.push(report);
     return result;
   }
 
+  #take(sequence: DrivenSequence, result: StepResult, row: number): void {
+    sequence.tokens.push(result.sampledTokens[row]);
+    sequence.logprobs.push(result.sampledLogprobs[row]);
+    sequence.ranks.push(result.sampledRanks[row]);
+    const top: Array<[number, number]> = [];
+    for (let i = result.topStart[row]; i < result.topStart[row + 1]; i++)
+      top.push([result.topTokens[i], result.topLogprobs[i]]);
+    sequence.tops.push(top);
+  }
+
   /** Prompt in chunks, then one token a step, all sequences together, until each has `numOutputs` tokens. */
-  async generate(sequences: readonly DrivenSequence[], numOutputs: number, chunkSize = 1 << 20): Promise<void> {
+  async generate(
+    sequences: readonly DrivenSequence[],
+    numOutputs: number,
+    chunkSize = 1 << 20,
+    draftsFor: (sequence: DrivenSequence) => readonly number[] = () => [],
+  ): Promise<void> {
     for (;;) {
       const open = sequences.filter((each) => !each.fault && each.tokens.length - each.numPrompt < numOutputs);
       if (open.length === 0) return;
       await this.step(
-        open.map((sequence) => ({
-          sequence,
-          numTokens: Math.min(chunkSize, sequence.tokens.length - sequence.numComputed),
-        })),
+        open.map((sequence) => {
+          const numTokens = Math.min(chunkSize, sequence.tokens.length - sequence.numComputed);
+          const isDecode = sequence.numComputed + 1 === sequence.tokens.length;
+          return { sequence, numTokens, drafts: isDecode ? draftsFor(sequence) : [] };
+        }),
       );
       for (const sequence of open) this.freeBehindWindows(sequence);
     }
   }
 
   batch(work: readonly Work[]): ForwardBatch {
-    const numTokens = work.reduce((sum, each) => sum + each.numTokens, 0);
-    const tables = work.flatMap(({ sequence, numTokens: count }) =>
-      this.#grownTables(sequence, sequence.numComputed + count),
+    const numTokens = work.reduce((sum, { numTokens: count, drafts = [] }) => sum + count + drafts.length, 0);
+    const tables = work.flatMap(({ sequence, numTokens: count, drafts = [] }) =>
+      this.#grownTables(sequence, sequence.numComputed + count + drafts.length),
     );
     const batch: ForwardBatch = {
       numSeqs: work.length,
@@ -143,14 +160,15 @@ export class DeviceDriver {
       blockTables: Int32Array.from(tables.flat()),
       blockTableStart: Int32Array.from([0, ...tables.map((_, i) => tables.slice(0, i + 1).flat().length)]),
     };
-    work.forEach(({ sequence, numTokens: count }, s) => {
-      batch.tokenStart[s + 1] = batch.tokenStart[s] + count;
+    work.forEach(({ sequence, numTokens: count, drafts = [] }, s) => {
+      batch.tokenStart[s + 1] = batch.tokenStart[s] + count + drafts.length;
       const reachesEnd = sequence.numComputed + count === sequence.tokens.length;
-      batch.samples[s] = reachesEnd ? 1 : 0;
+      batch.samples[s] = reachesEnd ? 1 + drafts.length : 0;
       const reports = sequence.sampling.promptLogprobs !== null && sequence.numComputed < sequence.numPrompt;
       batch.logitRows[s] = reports ? LogitRows.all : reachesEnd ? LogitRows.last : LogitRows.none;
       for (let i = 0; i < count; i++)
         batch.tokenIds[batch.tokenStart[s] + i] = this.#idFor(sequence, sequence.numComputed + i);
+      batch.tokenIds.set(drafts, batch.tokenStart[s] + count);
     });
     return batch;
   }

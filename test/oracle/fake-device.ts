@@ -10,9 +10,10 @@ interface Row {
   readonly request: GenerateRequest;
   readonly slot: number;
   readonly numComputed: number;
-  /** -1 = the token the device sampled last. */
+  /** -1 = the token the device sampled last. The last `numDrafts` are guesses. */
   readonly tokenIds: readonly number[];
   readonly samples: boolean;
+  readonly numDrafts: number;
   readonly tables: ReadonlyArray<readonly number[]>;
 }
 
@@ -37,14 +38,19 @@ export function makeBatch(plan: StepPlan): Batch {
       tokenIds: Array.from(sequence.tokenIds.subarray(0, sequence.numTokens)),
       request: sequence.request,
     })),
-    rows: plan.scheduled.map(({ sequence, numComputed, numTokens, samples }) => ({
+    rows: plan.scheduled.map(({ sequence, numComputed, numTokens, samples, numDrafts }) => ({
       request: sequence.request,
       slot: sequence.slot,
       numComputed,
       tokenIds: Array.from({ length: numTokens }, (_, i) =>
-        numComputed + i < sequence.numTokens ? sequence.tokenIds[numComputed + i]! : -1,
+        numComputed + i < sequence.numTokens
+          ? sequence.tokenIds[numComputed + i]!
+          : numDrafts > 0
+            ? sequence.draftTokenIds[numComputed + i - sequence.numTokens]!
+            : -1,
       ),
       samples,
+      numDrafts,
       tables: sequence.blockTables.map((table) => Array.from(table.subarray(0, sequence.numTableBlocks))),
     })),
   };
@@ -70,23 +76,42 @@ export class FakeDevice {
     this.#windows = options.windows;
   }
 
-  /** Runs a step: all writes, then all reads, as a device does layer by layer. Returns the sampled tokens, -1 where none. */
+  /**
+   * Runs a step: all writes, then all reads, as a device does layer by layer. Returns what the rows sampled, 1 + numDrafts for
+   * each sequence, -1 where none.
+   */
   run(batch: Batch): Int32Array {
     for (const slot of batch.freedSlots) this.#slots.delete(slot);
     for (const { slot, tokenIds, request } of batch.added) this.#slots.set(slot, { request, tokenIds, prefixes: [] });
     const written = new Set<number>();
+    for (const row of batch.rows) this.#slots.get(row.slot)?.tokenIds.push(...draftsOf(row));
     for (const row of batch.rows) this.#write(row, written);
     for (const row of batch.rows) this.#read(row);
-    return Int32Array.from(batch.rows, (row) => {
-      if (!row.samples) return -1;
-      const state = this.#slots.get(row.slot)!;
-      const end = row.numComputed + row.tokenIds.length;
-      if (end !== state.tokenIds.length)
-        throw new Error(`${row.request.id} samples after ${end} of ${state.tokenIds.length} tokens.`);
+    for (const row of batch.rows) this.#forgetDrafts(row);
+    return Int32Array.from(batch.rows.flatMap((row) => this.#sample(row)));
+  }
+
+  #sample(row: Row): number[] {
+    const sampled = new Array<number>(1 + row.numDrafts).fill(-1);
+    if (!row.samples) return sampled;
+    const state = this.#slots.get(row.slot)!;
+    const end = row.numComputed + row.tokenIds.length - row.numDrafts;
+    if (end !== state.tokenIds.length)
+      throw new Error(`${row.request.id} samples after ${end} of ${state.tokenIds.length} tokens.`);
+    const drafts = draftsOf(row);
+    for (let i = 0; i <= row.numDrafts; i++) {
       const token = chooseToken(state.request, state.tokenIds);
       state.tokenIds.push(token);
-      return token;
-    });
+      sampled[i] = token;
+      if (token !== drafts[i]) break;
+    }
+    return sampled;
+  }
+
+  #forgetDrafts(row: Row): void {
+    const { tokenIds, prefixes } = this.#slots.get(row.slot)!;
+    tokenIds.length -= row.numDrafts;
+    prefixes.length = Math.min(prefixes.length, tokenIds.length);
   }
 
   #write(row: Row, written: Set<number>): void {
@@ -141,4 +166,8 @@ export class FakeDevice {
     }
     return `${group}/${prefixes[position]}`;
   }
+}
+
+function draftsOf(row: Row): readonly number[] {
+  return row.tokenIds.slice(row.tokenIds.length - row.numDrafts);
 }

@@ -24,6 +24,8 @@ export interface Tally {
   numPreemptions: number;
   numHitTokens: number;
   numRecomputedTokens: number;
+  numDraftTokens: number;
+  numAcceptedTokens: number;
 }
 
 export function emptyTally(): Tally {
@@ -37,6 +39,8 @@ export function emptyTally(): Tally {
     numPreemptions: 0,
     numHitTokens: 0,
     numRecomputedTokens: 0,
+    numDraftTokens: 0,
+    numAcceptedTokens: 0,
   };
 }
 
@@ -93,6 +97,8 @@ export class SchedulerDriver {
     if (this.#live.size !== 0) throw new Error(`No end for ${[...this.#live.keys()]}`);
     this.#tally.numHitTokens += stats.totalPrefixHitTokens;
     this.#tally.numRecomputedTokens += stats.totalRecomputedTokens;
+    this.#tally.numDraftTokens += stats.speculation?.numDraftTokens ?? 0;
+    this.#tally.numAcceptedTokens += stats.speculation?.numAcceptedAt.reduce((a, b) => a + b, 0) ?? 0;
   }
 
   #operate(): void {
@@ -186,10 +192,14 @@ export class SchedulerDriver {
     }
     if (this.#options.useKvCache) {
       for (const decoder of decoders) {
-        if (!victims.has(decoder) && rows.get(decoder)?.numTokens !== 1)
+        const row = rows.get(decoder);
+        if (!victims.has(decoder) && (row === undefined || row.numTokens - row.numDrafts !== 1))
           throw new Error(`${decoder.id} did not get its token.`);
       }
     }
+    const numDrafting = plan.scheduled.filter(({ numDrafts }) => numDrafts > 0).length;
+    if (numDrafting > 0 && plan.scheduled.length > (this.#options.speculation?.maxSeqs ?? 0))
+      throw new Error('Drafts in a step with too many sequences.');
     for (const admitted of plan.admitted) {
       for (const other of this.#live.values()) {
         if (other.status === 'waiting' && isBefore(other, admitted))
@@ -201,7 +211,7 @@ export class SchedulerDriver {
   #complete(): void {
     const batch = this.#inFlight.shift()!;
     const sampled = this.#device.run(batch);
-    const faults = new Uint8Array(sampled.length);
+    const faults = new Uint8Array(batch.plan.scheduled.length);
     if (this.#random(150) === 0) faults[this.#random(faults.length)] = 1;
     for (const { sequence } of batch.plan.scheduled) if (sequence.status === 'finished') this.#tally.numGhosts++;
     for (const progress of this.#scheduler.update(batch.plan, sampled, faults, this.#now)) {
@@ -233,6 +243,8 @@ export class SchedulerDriver {
 }
 
 function isDecoder(sequence: Sequence): boolean {
+  // What follows drafts in flight is decided when they are settled.
+  if (sequence.numDrafts > 0) return false;
   const numKnown = sequence.numTokens + sequence.numPlaceholders;
   return numKnown - sequence.computedTokens === 1 && numKnown < sequence.maxTotalTokens;
 }

@@ -132,6 +132,7 @@ export class FakeEngine implements EngineClient {
       numPrefixQueryTokens: numPromptTokens,
       numPrefixHitTokens: 0,
       preemptions: [],
+      speculation: null,
       numBlocks: this.info.numBlocks,
       numBlocksUsed: Math.min(this.#running.length, this.info.numBlocks),
       numBlocksCached: 0,
@@ -241,4 +242,5 @@ const INFO: EngineInfo = {
   maxConcurrency: 1,
   maxNumSeqs: 64,
   maxNumBatchedTokens: 512,
+  numSpeculativeTokens: 0,
 };

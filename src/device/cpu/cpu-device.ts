@@ -130,7 +130,7 @@ class CpuDevice implements Device {
     this.#addon = addon;
     this.#handle = handle;
     this.kv = kv;
-    this.#results = new StepResults(addon, handle, limits.maxSeqs);
+    this.#results = new StepResults(addon, handle, limits);
     this.info = { name: 'cpu', computeDtype, ...addon.deviceInfo(handle) };
   }
 

@@ -1,6 +1,7 @@
 // Results of steps in arrays that are made once and take turns: two sets, one per native step slot, so a result stays valid
 // until the step after next is started. Only the lists of alternatives grow when someone asks for more.
 
+import type { DeviceLimits } from '../device.ts';
 import type { PromptRowLogprob, StepResult } from '../forward-batch.ts';
 import type { Addon, DeviceHandle, NativeStepArrays } from './addon.ts';
 
@@ -12,10 +13,10 @@ export class StepResults {
   readonly #arrays: [NativeStepArrays, NativeStepArrays];
   readonly #counts = new Float64Array(9);
 
-  constructor(addon: Addon, handle: DeviceHandle, maxSeqs: number) {
+  constructor(addon: Addon, handle: DeviceHandle, limits: DeviceLimits) {
     this.#addon = addon;
     this.#handle = handle;
-    this.#arrays = [newArrays(maxSeqs), newArrays(maxSeqs)];
+    this.#arrays = [newArrays(limits), newArrays(limits)];
   }
 
   /** The finished step of a slot. */
@@ -49,13 +50,14 @@ export class StepResults {
   }
 }
 
-function newArrays(maxSeqs: number): NativeStepArrays {
+/** No sequence has more result rows than tokens. */
+function newArrays({ maxTokens, maxSeqs }: DeviceLimits): NativeStepArrays {
   return {
-    sampledTokens: new Int32Array(maxSeqs),
-    sampledLogprobs: new Float32Array(maxSeqs),
-    sampledRanks: new Int32Array(maxSeqs),
+    sampledTokens: new Int32Array(maxTokens),
+    sampledLogprobs: new Float32Array(maxTokens),
+    sampledRanks: new Int32Array(maxTokens),
     faults: new Uint8Array(maxSeqs),
-    topStart: new Int32Array(maxSeqs + 1),
+    topStart: new Int32Array(maxTokens + 1),
     topTokens: new Int32Array(maxSeqs * TOP_PER_SEQ),
     topLogprobs: new Float32Array(maxSeqs * TOP_PER_SEQ),
     promptFields: new Int32Array(0),

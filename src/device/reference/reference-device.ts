@@ -53,7 +53,7 @@ export class ReferenceDevice implements Device {
     this.#vocabSize = program.vocabSize;
     this.#runner = new ProgramRunner(program, weights, this.kv);
     this.#slots = new Array<SequenceSlot | null>(limits.maxSeqs).fill(null);
-    this.#results = new ResultBuilder(limits.maxSeqs, program.vocabSize);
+    this.#results = new ResultBuilder(limits, program.vocabSize);
     const weightBytes = [...weights.values()].reduce((sum, data) => sum + data.byteLength, 0);
     this.info = { name: 'reference', isa: 'typescript', numThreads: 1, computeDtype: 'f32', weightBytes };
   }
@@ -109,7 +109,7 @@ export class ReferenceDevice implements Device {
     if (!cache) throw new PagodaError('internal', 'allocateKvCache must be called before the first step.');
     this.#checkBatch(batch, cache);
     const { tokenIds, seqOfToken, positions } = this.#tokens(batch);
-    const rows = logitRows(batch);
+    const rows = logitRows(batch, tokenIds);
     const numGroups = this.kv.groups.length;
     const places: TokenPlaces = {
       positions,
@@ -123,7 +123,8 @@ export class ReferenceDevice implements Device {
     const { logits, linearSeconds, attentionSeconds } = this.#runner.run({ tokenIds, places, logitTokens, cache });
     const samplingStart = performance.now();
     const slots = Array.from({ length: batch.numSeqs }, (_, seq) => this.#slot(batch.slot[seq]));
-    const result = this.#results.build(rows, logits.data, slots);
+    const numRows = Array.from(slots, (_, seq) => Math.max(1, batch.samples[seq]));
+    const result = this.#results.build(rows, logits.data, { slots, numRows });
     const end = performance.now();
     const totalSeconds = (end - start) / 1000;
     const samplingSeconds = (end - samplingStart) / 1000;
@@ -185,6 +186,8 @@ export class ReferenceDevice implements Device {
       const length = batch.numComputed[seq] + tokenStart[seq + 1] - tokenStart[seq];
       if (tokenStart[seq + 1] <= tokenStart[seq])
         throw new PagodaError('internal', `Sequence ${seq} of the step has no tokens.`);
+      if (batch.samples[seq] > tokenStart[seq + 1] - tokenStart[seq])
+        throw new PagodaError('internal', `Sequence ${seq} of the step samples from more rows than it has.`);
       if (batch.numComputed[seq] < 0 || length > maxModelLen)
         throw new PagodaError('internal', `A sequence of ${length} tokens exceeds max-model-len ${maxModelLen}.`);
       this.#slot(batch.slot[seq]);
@@ -215,19 +218,21 @@ export class ReferenceDevice implements Device {
 }
 
 /** Rows of the step that need logits: in order of tokens. */
-function logitRows(batch: ForwardBatch): LogitRow[] {
+function logitRows(batch: ForwardBatch, tokenIds: Int32Array): LogitRow[] {
   const rows: LogitRow[] = [];
   for (let seq = 0; seq < batch.numSeqs; seq++) {
     const wanted = batch.logitRows[seq];
     if (wanted === LogitRows.none) continue;
     const end = batch.tokenStart[seq + 1];
-    for (let token = wanted === LogitRows.all ? batch.tokenStart[seq] : end - 1; token < end; token++) {
+    const firstSampled = end - batch.samples[seq];
+    for (let token = wanted === LogitRows.all ? batch.tokenStart[seq] : firstSampled; token < end; token++) {
       const position = batch.numComputed[seq] + token - batch.tokenStart[seq];
       rows.push({
         seq,
         token,
         position,
-        samples: token === end - 1 && batch.samples[seq] === 1,
+        samples: token >= firstSampled,
+        draft: token + 1 < end ? tokenIds[token + 1] : -1,
         reports: wanted === LogitRows.all,
       });
     }

@@ -1,6 +1,7 @@
 // From logits to a StepResult: samples, log-probabilities, prompt log-probabilities, faults. Two sets of arrays take turns, so
 // that a result stays valid until the step after next is started.
 
+import type { DeviceLimits } from '../device.ts';
 import type { PromptRowLogprob, StepResult } from '../forward-batch.ts';
 import { bestTokens, logSumExp, type RankedToken, rankOf } from './logprobs.ts';
 import { SamplerScratch, sampleToken } from './sample.ts';
@@ -15,6 +16,8 @@ export interface LogitRow {
   /** Of that token in its sequence. */
   readonly position: number;
   readonly samples: boolean;
+  /** The next token of the sequence in the step, -1 = none: sampling goes on only while it is what was sampled. */
+  readonly draft: number;
   /** Report the log-probability of the next prompt token, where there is one. */
   readonly reports: boolean;
 }
@@ -33,33 +36,45 @@ export class ResultBuilder {
   readonly #arrays: [ResultArrays, ResultArrays];
   #turn = 0;
 
-  constructor(maxSeqs: number, vocabSize: number) {
+  constructor(limits: DeviceLimits, vocabSize: number) {
     this.#vocabSize = vocabSize;
     this.#scratch = new SamplerScratch(vocabSize);
-    this.#arrays = [newArrays(maxSeqs), newArrays(maxSeqs)];
+    this.#arrays = [newArrays(limits), newArrays(limits)];
   }
 
-  /** `slots` are those of the batch's sequences; what they sample is appended to their history. */
-  build(rows: readonly LogitRow[], logits: Float32Array, slots: readonly SequenceSlot[]): Omit<StepResult, 'timing'> {
+  /** `slots` and `numRows` (result rows) are those of the batch's sequences; what they sample is appended to their history. */
+  build(
+    rows: readonly LogitRow[],
+    logits: Float32Array,
+    { slots, numRows }: { slots: readonly SequenceSlot[]; numRows: readonly number[] },
+  ): Omit<StepResult, 'timing'> {
     const arrays = this.#arrays[this.#turn];
     this.#turn = 1 - this.#turn;
     arrays.sampledTokens.fill(-1);
     arrays.sampledLogprobs.fill(0);
     arrays.sampledRanks.fill(0);
     arrays.faults.fill(0);
-    const top: RankedToken[][] = slots.map(() => []);
+    const firstRows = numRows.map((_, seq) => numRows.slice(0, seq).reduce((a, b) => a + b, 0));
+    const top: RankedToken[][] = numRows.flatMap((count) => Array.from({ length: count }, () => []));
+    /** Where the sequence's next sample goes; -1 when the draft was not it. */
+    const nextRows = [...firstRows];
     const promptLogprobs: PromptRowLogprob[] = [];
     rows.forEach((row, index) => {
       const values = logits.subarray(index * this.#vocabSize, (index + 1) * this.#vocabSize);
       const slot = slots[row.seq];
+      if (row.samples && nextRows[row.seq] < 0) return;
       if (!values.every(Number.isFinite)) {
         arrays.faults[row.seq] = 1;
+        if (row.samples) nextRows[row.seq] = -1;
         return;
       }
       if (row.reports) this.#reportPrompt(row, values, slot, promptLogprobs);
-      if (row.samples) top[row.seq] = this.#sample(row.seq, values, slot, arrays);
+      if (!row.samples) return;
+      const at = nextRows[row.seq];
+      top[at] = this.#sample(at, values, slot, arrays);
+      nextRows[row.seq] = arrays.sampledTokens[at] === row.draft ? at + 1 : -1;
     });
-    for (let seq = 0; seq < slots.length; seq++) arrays.topStart[seq + 1] = arrays.topStart[seq] + top[seq].length;
+    for (let at = 0; at < top.length; at++) arrays.topStart[at + 1] = arrays.topStart[at] + top[at].length;
     const flat = top.flat();
     return {
       ...arrays,
@@ -69,14 +84,14 @@ export class ResultBuilder {
     };
   }
 
-  #sample(seq: number, values: Float32Array, slot: SequenceSlot, arrays: ResultArrays): RankedToken[] {
+  #sample(at: number, values: Float32Array, slot: SequenceSlot, arrays: ResultArrays): RankedToken[] {
     const token = sampleToken(values, slot.sampling, slot.history, this.#scratch);
     slot.history.push(token);
-    arrays.sampledTokens[seq] = token;
+    arrays.sampledTokens[at] = token;
     if (slot.sampling.logprobs === null) return [];
     const lse = logSumExp(values, this.#scratch.weights);
-    arrays.sampledLogprobs[seq] = values[token] - lse;
-    arrays.sampledRanks[seq] = rankOf(values, token);
+    arrays.sampledLogprobs[at] = values[token] - lse;
+    arrays.sampledRanks[at] = rankOf(values, token);
     return bestTokens(values, slot.sampling.logprobs, lse);
   }
 
@@ -98,12 +113,13 @@ export class ResultBuilder {
   }
 }
 
-function newArrays(maxSeqs: number): ResultArrays {
+/** No sequence has more result rows than tokens. */
+function newArrays({ maxTokens, maxSeqs }: DeviceLimits): ResultArrays {
   return {
-    sampledTokens: new Int32Array(maxSeqs),
-    sampledLogprobs: new Float32Array(maxSeqs),
-    sampledRanks: new Int32Array(maxSeqs),
-    topStart: new Int32Array(maxSeqs + 1),
+    sampledTokens: new Int32Array(maxTokens),
+    sampledLogprobs: new Float32Array(maxTokens),
+    sampledRanks: new Int32Array(maxTokens),
+    topStart: new Int32Array(maxTokens + 1),
     faults: new Uint8Array(maxSeqs),
   };
 }

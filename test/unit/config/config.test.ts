@@ -9,6 +9,7 @@ import { OPTIONS } from '../../../src/config/options.ts';
 import { engineOptions, resolveConfig, serverOptions } from '../../../src/config.ts';
 import { cacheFolder } from '../../../src/engine/cache-folder.ts';
 import { completeEngineOptions, DEFAULT_ENGINE_OPTIONS } from '../../../src/engine/engine-options.ts';
+import { speculationOptions } from '../../../src/engine/speculative-config.ts';
 import { PagodaError } from '../../../src/errors.ts';
 import { DEFAULT_LIMITS, DEFAULT_SERVER_OPTIONS } from '../../../src/server/server-options.ts';
 
@@ -176,6 +177,27 @@ describe('precedence', () => {
   });
 });
 
+const ngram = (changes: Readonly<Record<string, number>>): Flags => ({
+  'speculative-config': JSON.stringify({ method: 'ngram', num_speculative_tokens: 3, ...changes }),
+});
+
+describe('speculative-config', () => {
+  it('has the defaults of vLLM: n-grams of 5, or both limits equal', () => {
+    const options = (changes: Readonly<Record<string, number>>) =>
+      speculationOptions(engineOptions(resolve(ngram(changes))).speculativeConfig!);
+    expect(engineOptions(resolve()).speculativeConfig).toBeNull();
+    expect(options({})).toMatchObject({ numDraftTokens: 3, minNgram: 5, maxNgram: 5 });
+    expect(options({ prompt_lookup_max: 4 })).toMatchObject({ minNgram: 4, maxNgram: 4 });
+    expect(options({ prompt_lookup_min: 2 })).toMatchObject({ minNgram: 2, maxNgram: 2 });
+    expect(options({ prompt_lookup_max: 4, prompt_lookup_min: 2, disable_by_batch_size: 16 })).toEqual({
+      numDraftTokens: 3,
+      minNgram: 2,
+      maxNgram: 4,
+      maxSeqs: 16,
+    });
+  });
+});
+
 describe('refusals name the option, the allowed values, and where it stood', () => {
   it.each<[Flags, string]>([
     [
@@ -199,6 +221,18 @@ describe('refusals name the option, the allowed values, and where it stood', () 
     [{ 'enable-chunked-prefill': false, 'chunked-prefill-size': '64' }, '--chunked-prefill-size needs chunked prefill'],
     [{ 'max-modle-len': '1' }, '--max-modle-len is not an option of Pagoda. Did you mean max-model-len?'],
     [{ 'override-generation-config': '[1]' }, '--override-generation-config must be a JSON object'],
+    [{ 'speculative-config': '3' }, '--speculative-config must be a JSON object like {"method": "ngram"'],
+    [
+      { 'speculative-config': '{"method":"eagle"}' },
+      "method must be one of ngram, got 'eagle': there are no draft models",
+    ],
+    [{ 'speculative-config': '{"method":"ngram"}' }, '--speculative-config num_speculative_tokens must be provided.'],
+    [ngram({ num_speculative_tokens: 0 }), 'Expected num_speculative_tokens to be greater than zero (0)'],
+    [ngram({ num_speculative_tokens: 1.5 }), 'num_speculative_tokens must be a whole number, got 1.5.'],
+    [ngram({ prompt_lookup_min: 0 }), 'prompt_lookup_min=0 must be > 0'],
+    [ngram({ prompt_lookup_min: 5, prompt_lookup_max: 3 }), 'prompt_lookup_min=5 must be <= prompt_lookup_max=3'],
+    [ngram({ disable_by_batch_size: 1 }), 'threshold of disabling speculative decoding is > 1, but got 1'],
+    [ngram({ draft_tensor_parallel_size: 1 }), "has no 'draft_tensor_parallel_size'; it takes method"],
   ])('%o', (flags, message) => {
     const error = failure(() => resolve(flags));
     expect(error.code).toBe('bad_config');

@@ -10,7 +10,7 @@ import { makeOptions, makeRequest, tokensOf } from './scheduler-fixtures.ts';
 /** One running sequence of 40 tokens (2 full blocks and 8 tokens), one free cached block, two waiting ones. */
 function makeState() {
   const options = makeOptions({ maxNumSeqs: 2, numBlocks: 10 });
-  const kv = new KvManager({ ...options, maxTokensPerStep: 2048 });
+  const kv = new KvManager({ ...options, maxTokensPerStep: 2048, keepsAll: false });
   const isBefore = isBeforeUnder('fcfs');
   const make = (id: string, order: number, numTokens: number) => {
     const sequence = new Sequence(makeRequest(id, tokensOf(order, numTokens)), {

@@ -14,6 +14,7 @@ function makeManager(
     groups: windows.map((window) => ({ window })),
     enablePrefixCaching: true,
     cacheSecret: Uint8Array.of(1),
+    keepsAll: false,
     maxTokensPerStep: options.maxTokensPerStep ?? 64,
   });
 }

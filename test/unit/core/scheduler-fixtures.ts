@@ -23,6 +23,7 @@ export function makeOptions(changes: Partial<SchedulerOptions> = {}): SchedulerO
     groups: [{ window: 0 }],
     maxNumQueuedReqs: 100,
     cacheSecret: Uint8Array.of(1, 2, 3),
+    speculation: null,
     ...changes,
   };
 }

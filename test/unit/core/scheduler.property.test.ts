@@ -24,6 +24,17 @@ const scenario = fc
     windows: fc.constantFrom([0], [0], [0], [5], [1], [0, 6], [7, 0], [0, 3, 0], [4, 9], [2, 11, 0]),
     poolFactor: fc.double({ min: 0.8, max: 2.2, noNaN: true }),
     maxNumQueuedReqs: fc.integer({ min: 1, max: 30 }),
+    speculation: fc.option(
+      fc
+        .record({
+          numDraftTokens: fc.integer({ min: 1, max: 6 }),
+          minNgram: fc.integer({ min: 1, max: 2 }),
+          extraNgram: fc.integer({ min: 0, max: 2 }),
+          maxSeqs: fc.integer({ min: 1, max: 9 }),
+        })
+        .map(({ extraNgram, ...rest }) => ({ ...rest, maxNgram: rest.minNgram + extraNgram })),
+      { nil: null },
+    ),
   })
   .map(
     ({ extraBatchedTokens, windows, poolFactor, ...rest }): SchedulerOptions => ({
@@ -32,6 +43,7 @@ const scenario = fc
       groups: windows.map((window) => ({ window })),
       numBlocks: 2 + Math.ceil(poolFactor * windows.length * Math.ceil(rest.maxModelLen / rest.blockSize)),
       cacheSecret: Uint8Array.of(1, 2, 3),
+      speculation: rest.useKvCache ? rest.speculation : null,
     }),
   );
 
@@ -54,5 +66,7 @@ describe('random operations', () => {
     expect(tally.numFaults).toBeGreaterThan(20);
     expect(tally.numAborted).toBeGreaterThan(200);
     expect(tally.numRefused).toBeGreaterThan(200);
+    expect(tally.numDraftTokens).toBeGreaterThan(3000);
+    expect(tally.numAcceptedTokens).toBeGreaterThan(300);
   });
 });

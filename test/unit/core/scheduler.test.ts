@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { Scheduler } from '../../../src/core/scheduler.ts';
+import type { StepPlan } from '../../../src/core/step.ts';
 import { complete, makeOptions, makeRequest, rowsOf, step, tokensOf } from './scheduler-fixtures.ts';
 
 describe('chunks', () => {
@@ -344,5 +345,118 @@ describe('the door', () => {
     expect(make({ chunkedPrefillSize: 0 })).toThrow(/chunked_prefill_size/);
     expect(make({ numBlocks: 1 })).toThrow(/num_blocks/);
     expect(make({ groups: [] })).toThrow(code('bad_config'));
+  });
+});
+
+describe('cold bursts of a shared prefix', () => {
+  it.each([
+    { chunkSize: 512, ahead: false },
+    { chunkSize: 512, ahead: true },
+    { chunkSize: 100, ahead: true },
+    { chunkSize: null, ahead: true },
+  ])('compute it once, chunk size $chunkSize, steps ahead $ahead, others beside and behind', ({ chunkSize, ahead }) => {
+    const scheduler = new Scheduler(
+      makeOptions({ maxNumSeqs: 64, chunkedPrefillSize: chunkSize, maxNumBatchedTokens: 2048 }),
+    );
+    const prefix = tokensOf(1, 1024);
+    const burst = Array.from({ length: 32 }, (_, i) =>
+      makeRequest(`burst${i}`, [...prefix, ...tokensOf(100 + i, 32)], { maxTokens: 8 }),
+    );
+    const before = makeRequest('before', tokensOf(2, 300), { maxTokens: 8 });
+    const behind = makeRequest('behind', tokensOf(3, 200), { maxTokens: 8 });
+    scheduler.addAll([before, ...burst, behind]);
+    let numPromptTokens = 0;
+    let numSteps = 0;
+    let behindStep = -1;
+    const inFlight: StepPlan[] = [];
+    while (scheduler.hasWork) {
+      const plan = scheduler.schedule(0);
+      scheduler.checkIntegrity();
+      numPromptTokens += plan.numPrefillTokens;
+      numSteps++;
+      if (plan.admitted.some(({ id }) => id === 'behind')) behindStep = numSteps;
+      if (plan.scheduled.length > 0) inFlight.push(plan);
+      if (inFlight.length > (ahead ? 1 : 0) || plan.scheduled.length === 0) complete(scheduler, inFlight.shift()!);
+    }
+    const least = 300 + 1024 + 32 * 32 + 200;
+    expect(numPromptTokens).toBe(least);
+    expect(scheduler.stats().totalPrefixHitTokens).toBe(31 * 1024);
+    // Nobody waits longer than the tokens before it take.
+    expect(behindStep).toBe(Math.ceil((least - 199) / (chunkSize ?? 2048)));
+  });
+});
+
+describe('drafts', () => {
+  const speculation = { numDraftTokens: 3, minNgram: 1, maxNgram: 2, maxSeqs: 2 };
+  const counts = (scheduler: Scheduler) => scheduler.stats().speculation;
+
+  it('lengthen a decode by what followed before, and give back what was wrong', () => {
+    const scheduler = new Scheduler(makeOptions({ blockSize: 2, speculation }));
+    const sequence = scheduler.add(makeRequest('a', [1, 2, 3, 4, 1]));
+    scheduler.update(scheduler.schedule(0), [2], null, 0);
+    const plan = scheduler.schedule(0);
+    expect(rowsOf(plan)).toEqual(['a:4*']);
+    expect(Array.from(sequence.draftTokenIds)).toEqual([3, 4, 1]);
+    expect(scheduler.stats().numBlocksUsed).toBe(5);
+    // Nothing more for it until the drafts are settled.
+    expect(rowsOf(scheduler.schedule(0))).toEqual([]);
+    scheduler.checkIntegrity();
+    const [progress] = scheduler.update(plan, [3, 9, -1, -1], null, 0);
+    expect([progress!.numNewTokens, progress!.firstRow]).toEqual([2, 0]);
+    expect(Array.from(sequence.tokenIds.subarray(0, sequence.numTokens))).toEqual([1, 2, 3, 4, 1, 2, 3, 9]);
+    expect([sequence.computedTokens, sequence.numPlaceholders, scheduler.stats().numBlocksUsed]).toEqual([7, 0, 4]);
+    expect(counts(scheduler)).toEqual({ numDrafts: 1, numDraftTokens: 3, numAcceptedAt: [1, 0, 0] });
+    scheduler.checkIntegrity();
+    // No 9 before: an ordinary decode, at the right place.
+    expect(scheduler.schedule(0).scheduled[0]).toMatchObject({ numComputed: 7, numTokens: 1, numDrafts: 0 });
+  });
+
+  it('end where the sequence ends: at a stop inside them, and at the last token', () => {
+    const scheduler = new Scheduler(makeOptions({ speculation }));
+    scheduler.add(makeRequest('a', [1, 2, 3, 1], { stopTokenIds: [3] }));
+    scheduler.update(scheduler.schedule(0), [2], null, 0);
+    const [progress] = scheduler.update(scheduler.schedule(0), [3, 1, 2, 5], null, 0);
+    expect(progress).toMatchObject({ numNewTokens: 1, finishReason: 'stop', stopTokenId: 3 });
+    expect(scheduler.stats().numBlocksUsed).toBe(0);
+    const last = scheduler.add(makeRequest('b', [1, 2, 3, 1], { maxTokens: 3 }));
+    scheduler.update(scheduler.schedule(0), [2], null, 0);
+    const plan = scheduler.schedule(0);
+    expect(rowsOf(plan)).toEqual(['b:2*']); // one draft and the token after it are all that is left
+    expect(scheduler.update(plan, [3, 1], null, 0)[0]).toMatchObject({ numNewTokens: 2, finishReason: 'length' });
+    expect(last.numOutputTokens).toBe(3);
+    scheduler.checkIntegrity();
+  });
+
+  it('take nothing from anybody: neither budget nor blocks nor a step with many sequences', () => {
+    const scheduler = new Scheduler(
+      makeOptions({ speculation, numBlocks: 4, maxModelLen: 48, maxNumSeqs: 3, maxNumBatchedTokens: 12 }),
+    );
+    scheduler.add(makeRequest('a', [1, 2, 3, 4, 1]));
+    scheduler.update(scheduler.schedule(0), [2], null, 0);
+    scheduler.add(makeRequest('b', tokensOf(1, 9)));
+    const second = scheduler.schedule(0);
+    expect(rowsOf(second)).toEqual(['a:3*', 'b:9*']); // two tokens of the budget are left
+    scheduler.update(second, [3, 4, 1, 6], null, 0);
+    expect(scheduler.plansInTurn).toBe(true);
+    scheduler.add(makeRequest('c', tokensOf(2, 4)));
+    const third = scheduler.schedule(0);
+    expect(rowsOf(third)).toEqual(['a:1*', 'b:1*', 'c:4*']);
+    expect(scheduler.plansInTurn).toBe(false);
+    // Without the last token there is nothing to continue.
+    expect(rowsOf(scheduler.schedule(0))).toEqual(['a:1*', 'b:1*', 'c:1*']);
+    scheduler.checkIntegrity();
+  });
+
+  it('keep what was sampled before a broken row', () => {
+    const scheduler = new Scheduler(makeOptions({ speculation }));
+    scheduler.add(makeRequest('a', [1, 2, 3, 1]));
+    scheduler.update(scheduler.schedule(0), [2], null, 0);
+    const [progress] = scheduler.update(scheduler.schedule(0), [3, -1, -1, -1], [1], 0);
+    expect(progress).toMatchObject({ numNewTokens: 1, finishReason: 'error' });
+    scheduler.checkIntegrity();
+  });
+
+  it('are refused without a KV cache', () => {
+    expect(() => new Scheduler(makeOptions({ speculation, useKvCache: false }))).toThrow(/needs the KV cache/);
   });
 });

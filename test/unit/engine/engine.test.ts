@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import type { SpeculationOptions } from '../../../src/core/speculation.ts';
 import { PagodaError } from '../../../src/errors.ts';
 import { nextToken } from './scripted-device.ts';
 import { EventLog, expectedTokens, request, scriptedEngine } from './scripted-engine.ts';
@@ -38,6 +39,46 @@ describe('Engine', () => {
     await engine.close(1);
   });
 
+  it('drafts: the same tokens and logprobs in fewer steps, several in one event, a stop inside them cuts the rest', async () => {
+    const vocabulary = 3;
+    const requests = Array.from({ length: 6 }, (_, i) => {
+      const each = request(`r${i}`, prompt(5 + i, i), { maxTokens: 30, logprobs: i % 2 === 0 ? 0 : null });
+      // The 20th token, wherever in a run of drafts it comes.
+      const stopTokenIds = i === 3 ? [expectedTokens(each, vocabulary)[19]!] : [];
+      return { ...each, sampling: { ...each.sampling, stopTokenIds, minTokens: 20 } };
+    });
+    const run = async (speculation: SpeculationOptions | null) => {
+      const log = new EventLog();
+      const { engine, device } = scriptedEngine(log, { speculation }, { vocabulary });
+      engine.start();
+      engine.submit(requests);
+      await log.ended(requests.map(({ id }) => id));
+      await engine.close(1);
+      engine.scheduler.checkIntegrity();
+      const outputs = requests.map(({ id }) => {
+        const events = log.events.get(id)!;
+        return {
+          tokens: log.tokens(id),
+          logprobs: events.flatMap((event) => event.logprobs ?? []),
+          finish: { ...log.ends.get(id)!.finish, timing: null },
+        };
+      });
+      const longest = Math.max(...[...log.events.values()].flat().map((event) => event.tokenIds.length));
+      return { outputs, longest, numSteps: device.numSteps, stats: engine.scheduler.stats() };
+    };
+    const plain = await run(null);
+    const drafting = await run({ numDraftTokens: 4, minNgram: 1, maxNgram: 3, maxSeqs: 6 });
+    expect(drafting.outputs).toEqual(plain.outputs);
+    expect(plain.outputs[3]!.tokens.length).toBe(20);
+    expect(drafting.longest).toBeGreaterThan(2);
+    expect(drafting.numSteps).toBeLessThan(plain.numSteps);
+    expect(drafting.stats.numBlocksUsed).toBe(0);
+    // More sequences than the limit: no drafts, and steps overlap again.
+    const crowded = await run({ numDraftTokens: 4, minNgram: 1, maxNgram: 3, maxSeqs: 2 });
+    expect(crowded.outputs).toEqual(plain.outputs);
+    expect(crowded.stats.speculation!.numDrafts).toBeLessThan(drafting.stats.speculation!.numDrafts / 2);
+  });
+
   it('random requests and aborts: one end each, right tokens until then, nothing left behind', async () => {
     await fc.assert(
       fc.asyncProperty(
@@ -55,16 +96,24 @@ describe('Engine', () => {
           numBlocks: fc.integer({ min: 17, max: 40 }),
           maxNumBatchedTokens: fc.integer({ min: 4, max: 40 }),
           useKvCache: fc.boolean(),
+          speculates: fc.boolean(),
         }),
-        async (cases, options) => {
+        async (cases, { speculates, ...options }) => {
           const log = new EventLog();
-          const { engine, device } = scriptedEngine(log, { ...options, maxNumSeqs: 4, maxModelLen: 64 });
+          const vocabulary = speculates ? 3 : undefined;
+          const speculation =
+            speculates && options.useKvCache ? { numDraftTokens: 3, minNgram: 1, maxNgram: 2, maxSeqs: 3 } : null;
+          const { engine, device } = scriptedEngine(
+            log,
+            { ...options, maxNumSeqs: 4, maxModelLen: 64, speculation },
+            vocabulary === undefined ? {} : { vocabulary },
+          );
           engine.start();
           const requests = cases.map(({ length, maxTokens, hasEos }, i) => {
             const tokens = prompt(length, i % 3);
             return request(`r${i}`, tokens, {
               maxTokens,
-              eosTokenIds: hasEos ? [nextToken([...tokens, nextToken(tokens)])] : [],
+              eosTokenIds: hasEos ? [nextToken([...tokens, nextToken(tokens, vocabulary)], vocabulary)] : [],
             });
           });
           for (const [i, each] of requests.entries()) {
@@ -76,7 +125,7 @@ describe('Engine', () => {
           }
           await log.ended(requests.map(({ id }) => id));
           for (const each of requests) {
-            const expected = expectedTokens(each);
+            const expected = expectedTokens(each, vocabulary);
             const got = log.tokens(each.id);
             expect(got).toEqual(expected.slice(0, got.length));
             const { reason } = log.ends.get(each.id)!.finish!;

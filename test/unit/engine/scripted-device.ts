@@ -9,15 +9,17 @@ import type { KvLayout } from '../../../src/device/kv-layout.ts';
 export const VOCABULARY = 1000;
 
 /** What any correct engine must produce after these tokens. */
-export function nextToken(tokens: readonly number[]): number {
+export function nextToken(tokens: readonly number[], vocabulary = VOCABULARY): number {
   let hash = 17;
   for (const token of tokens) hash = (Math.imul(hash, 31) + token + 1) >>> 0;
-  return hash % VOCABULARY;
+  return hash % vocabulary;
 }
 
 export interface ScriptedOptions {
   readonly blockSize: number;
   readonly maxSeqs: number;
+  /** Few tokens make guesses come true; default VOCABULARY. */
+  readonly vocabulary?: number;
   /** Called at each step with its number, from 0; may throw. */
   readonly onStep?: (step: number) => void;
   /** Faults the rows that this says. */
@@ -82,7 +84,8 @@ export class ScriptedDevice implements Device {
     const copy = structuredClone(batch);
     await setImmediate();
     try {
-      this.#options.onStep?.(this.numSteps++);
+      const step = this.numSteps++;
+      this.#options.onStep?.(step);
       const result = this.#run(batch);
       if (JSON.stringify(copy) !== JSON.stringify(batch)) throw new Error('The batch changed during its step.');
       return result;
@@ -93,10 +96,13 @@ export class ScriptedDevice implements Device {
 
   #run(batch: ForwardBatch): StepResult {
     const { blockSize } = this.kv;
-    const sampledTokens = new Int32Array(batch.numSeqs).fill(-1);
+    const numRows = Array.from({ length: batch.numSeqs }, (_, s) => Math.max(1, batch.samples[s]!));
+    const sampledTokens = new Int32Array(numRows.reduce((a, b) => a + b, 0)).fill(-1);
+    let firstRow = -1;
     const faults = new Uint8Array(batch.numSeqs);
     const promptLogprobs: PromptRowLogprob[] = [];
     for (let s = 0; s < batch.numSeqs; s++) {
+      firstRow = s === 0 ? 0 : firstRow + numRows[s - 1]!;
       const slot = this.#slots[batch.slot[s]!];
       if (!slot) throw new Error(`Slot ${batch.slot[s]} holds no sequence.`);
       const start = batch.numComputed[s]!;
@@ -126,18 +132,22 @@ export class ScriptedDevice implements Device {
           });
         }
       }
-      if (batch.samples[s] === 0) continue;
-      slot.last = nextToken(tokens);
-      sampledTokens[s] = slot.last;
-      if (this.#options.faulty?.(tokens)) faults[s] = 1;
+      for (let row = 0; row < batch.samples[s]!; row++) {
+        const numSeen = end - batch.samples[s]! + 1 + row;
+        if (this.#options.faulty?.(tokens.slice(0, numSeen))) faults[s] = 1;
+        slot.last = nextToken(tokens.slice(0, numSeen), this.#options.vocabulary);
+        if (faults[s] === 1 && row > 0) break;
+        sampledTokens[firstRow + row] = slot.last;
+        if (slot.last !== tokens[numSeen]) break;
+      }
     }
     return {
       sampledTokens,
       faults,
       promptLogprobs,
-      sampledLogprobs: Float32Array.from({ length: batch.numSeqs }, (_, s) => -sampledTokens[s]! / VOCABULARY),
-      sampledRanks: new Int32Array(batch.numSeqs).fill(1),
-      topStart: new Int32Array(batch.numSeqs + 1),
+      sampledLogprobs: Float32Array.from(sampledTokens, (token) => -token / VOCABULARY),
+      sampledRanks: new Int32Array(sampledTokens.length).fill(1),
+      topStart: new Int32Array(sampledTokens.length + 1),
       topTokens: new Int32Array(0),
       topLogprobs: new Float32Array(0),
       timing: {

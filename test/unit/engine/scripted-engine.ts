@@ -30,6 +30,7 @@ export function scriptedEngine(
     groups: [{ window: 0 }],
     maxNumQueuedReqs: 1000,
     cacheSecret: new Uint8Array(32),
+    speculation: null,
     ...options,
   });
   const { blockSize, numBlocks, maxNumSeqs, maxNumBatchedTokens, maxModelLen } = scheduler.options;
@@ -53,6 +54,7 @@ export function scriptedEngine(
     maxConcurrency: 1,
     maxNumSeqs,
     maxNumBatchedTokens,
+    numSpeculativeTokens: scheduler.options.speculation?.numDraftTokens ?? 0,
   };
   return { engine: new Engine({ scheduler, device, batches, outputs }), device, info };
 }
@@ -73,10 +75,10 @@ export function request(
 }
 
 /** The tokens that a request must get when nobody stops it. */
-export function expectedTokens({ promptTokenIds, sampling }: GenerateRequest): number[] {
+export function expectedTokens({ promptTokenIds, sampling }: GenerateRequest, vocabulary?: number): number[] {
   const tokens = [...promptTokenIds];
   for (let i = 0; i < sampling.maxTokens; i++) {
-    tokens.push(nextToken(tokens));
+    tokens.push(nextToken(tokens, vocabulary));
     if (sampling.eosTokenIds.includes(tokens.at(-1)!)) break;
   }
   return tokens.slice(promptTokenIds.length);
