@@ -146,23 +146,26 @@ struct RowState {
 };
 
 // Turns one row's scores into weights relative to the running maximum; rescales what was summed before. Tokens outside
-// [first, last) of the tile get weight 0.
-PAGODA_INLINE void softmax_row(const AttentionArgs& args, const TileView& tile, int first, int last, float* scores, RowState* state, float* out) {
+// [first, last) of the tile get weight 0; without kMasked the tile is whole and all of it is visible.
+template <bool kMasked> PAGODA_INLINE void softmax_row(const AttentionArgs& args, const TileView& tile, int first, int last, float* scores, RowState* state, float* out) {
   alignas(64) static const int32_t kLane[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-  const i32x16 lanes = load_i32(kLane);
+  [[maybe_unused]] const i32x16 lanes = load_i32(kLane);
   f32x16 s[kSubs];
   f32x16 best = splat(kMinusInfinity);
   const f32x16 scale = splat(args.scale);
   PAGODA_UNROLL for (int i = 0; i < kSubs; i++) {
     s[i] = splat(kMinusInfinity);
-    if (i >= tile.num_subs) continue;
+    if (kMasked && i >= tile.num_subs) continue;
     f32x16 x = load(scores + i * 16);
     if (tile.k_scale[i]) x = x * load(tile.k_scale[i]);
     x = x * scale;
     if (args.softcap > 0) x = softcap_vector(x, splat(args.softcap), splat(1.0f / args.softcap));
-    const i32x16 token = lanes + splat_i32(i * 16);
-    const i32x16 hidden = (token < splat_i32(first)) | (splat_i32(last - 1) < token);
-    s[i] = select(hidden, splat(kMinusInfinity), x);
+    s[i] = x;
+    if constexpr (kMasked) {
+      const i32x16 token = lanes + splat_i32(i * 16);
+      const i32x16 hidden = (token < splat_i32(first)) | (splat_i32(last - 1) < token);
+      s[i] = select(hidden, splat(kMinusInfinity), x);
+    }
     best = max(s[i], best);
   }
   const float tile_max = reduce_max(best);
@@ -179,7 +182,7 @@ PAGODA_INLINE void softmax_row(const AttentionArgs& args, const TileView& tile, 
   state->max = new_max;
   state->sum += sum;
   PAGODA_UNROLL for (int i = 0; i < kSubs; i++) {
-    if (i >= tile.num_subs) continue;
+    if (kMasked && i >= tile.num_subs) continue;
     if (tile.v_scale[i]) {
       // The scale of a token that is not visible may be anything: its weight must stay 0.
       const f32x16 weighted = s[i] * load(tile.v_scale[i]);
@@ -290,9 +293,13 @@ static void do_tile(const Work& work, int32_t tile_start) {
     visible_range(args, args.position + token, tile_start, &first, &last);
     if (first < union_first) union_first = first;
     if (last > union_last) union_last = last;
+    const bool is_whole = first == 0 && last == kAttentionTile;
     for (int g = 0; g < args.group; g++) {
       const int row = token * args.group + g;
-      softmax_row(args, tile, first, last, work.scores + row * kAttentionTile, work.state + row, work.sums + static_cast<size_t>(row) * work.padded);
+      float* row_scores = work.scores + row * kAttentionTile;
+      float* row_sums = work.sums + static_cast<size_t>(row) * work.padded;
+      if (is_whole) softmax_row<false>(args, tile, first, last, row_scores, work.state + row, row_sums);
+      else softmax_row<true>(args, tile, first, last, row_scores, work.state + row, row_sums);
     }
   }
   if (widen) value_tile<KvF32>(scores, num_rows, tile, union_first, union_last, value_stride, sums, work.padded);
@@ -345,9 +352,9 @@ static void attend(const AttentionArgs& args) {
   work.wide_v = p;
   work.q = args.q;
   work.q_stride = args.head_dim;
-  if (args.num_tokens > 1) {  // heads of one token already lie side by side
+  if (args.num_tokens > 1 || args.members) {  // heads of one token already lie side by side
     const size_t token_floats = static_cast<size_t>(args.group) * args.head_dim;
-    for (int32_t t = 0; t < args.num_tokens; t++) memcpy(packed_q + t * token_floats, args.q + t * args.q_stride, token_floats * sizeof(float));
+    for (int32_t t = 0; t < args.num_tokens; t++) memcpy(packed_q + t * token_floats, args.q + (args.members ? args.members[t].token : t) * args.q_stride, token_floats * sizeof(float));
     work.q = packed_q;
   }
   for (int r = 0; r < work.num_rows; r++) work.total[r] = {kMinusInfinity, 0.0f};
@@ -370,7 +377,8 @@ static void attend(const AttentionArgs& args) {
   }
   for (int r = 0; r < work.num_rows; r++) {
     if (args.partial) {
-      float* slot = args.partial + static_cast<size_t>(r) * args.partial_stride;
+      const size_t first = args.members ? args.members[r / args.group].partial : 0;
+      float* slot = args.partial + first + static_cast<size_t>(args.members ? r % args.group : r) * args.partial_stride;
       slot[0] = work.state[r].max;
       slot[1] = work.state[r].sum;
       memcpy(slot + 16, work.sums + static_cast<size_t>(r) * work.padded, sizeof(float) * work.padded);

@@ -1,4 +1,5 @@
-// Paged attention of a few query tokens of one sequence over one KV head. The arithmetic of a (query token, head) row is fixed by
+// Paged attention of a few query tokens over one KV head: neighbours in one sequence, or of several sequences over blocks that
+// they share. The arithmetic of a (query token, head) row is fixed by
 // absolute positions alone: keys come in tiles of 64 tokens, tiles in segments of 512; a segment starts from nothing and gives
 // (maximum, sum, weighted values); segments are merged in order. So results do not depend on chunking, batch mates, block size,
 // threads, or on which rows share a call.
@@ -15,7 +16,13 @@ namespace pagoda {
 
 constexpr int32_t kAttentionTile = 64;
 constexpr int32_t kAttentionSegment = 512;
-constexpr int32_t kAttentionRows = 48;  // query rows (tokens x heads of the group) of one call, at least one token
+constexpr int32_t kAttentionRows = 96;  // query rows (tokens x heads of the group) of one call, at least one token
+
+// A query token of any sequence; all those of a call see the whole segment.
+struct AttentionMember {
+  int32_t token;        // q of its first head at q + token * q_stride
+  int64_t partial;      // floats; its first row at partial + this
+};
 
 struct AttentionArgs {
   const float* q;   // first query token, first head of the group; head h of token t at q + t * q_stride + h * head_dim
@@ -36,6 +43,7 @@ struct AttentionArgs {
   int32_t segment_begin, segment_end;
   float* partial;
   size_t partial_stride;
+  const AttentionMember* members;  // num_tokens of them; null = one sequence's neighbours. Only with `partial`; `position` is past the segment
   float* scratch;  // attention_scratch_floats(), 64-byte aligned
 };
 

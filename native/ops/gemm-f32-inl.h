@@ -104,30 +104,56 @@ static void dequantize_panel(const FormatFacts& facts, const uint8_t* panel, con
   }
 }
 
+// The odd columns of 16 pairs of bf16. On AVX2 a tile has 15 of 16 registers for sums, weights and a broadcast: there the pairs are
+// read again and the mask stays in memory, where a compiler would keep both in registers and spill sums.
+PAGODA_INLINE f32x16 load_odd_bf16(const uint8_t* pairs) {
+#ifdef PAGODA_ISA_AVX2
+  alignas(32) static const uint32_t kHighHalves[8] = {0xffff0000, 0xffff0000, 0xffff0000, 0xffff0000, 0xffff0000, 0xffff0000, 0xffff0000, 0xffff0000};
+  f32x16 odd;
+  PAGODA_EACH {
+    __m256 bits;
+    asm("vmovups %1, %0\n\tvandps %2, %0, %0" : "=&x"(bits) : "m"(*reinterpret_cast<const f32n_u*>(pairs + 32 * n)), "m"(kHighHalves));
+    odd.v[n] = (f32n)bits;
+  }
+  return odd;
+#else
+  return float_of_bits(load_i32(pairs) & splat_i32((int32_t)0xffff0000));
+#endif
+}
+
 enum class FloatSource { F32, F16, BF16 };
 constexpr size_t float_source_bytes(FloatSource s) { return s == FloatSource::F32 ? 64 : 32; }  // per k
 
 // One tile: kRows rows of x against kPanels panels at `w`, `panel_bytes` apart.
 template <FloatSource S, int kRows, int kPanels>
 PAGODA_INLINE void float_tile(const uint8_t* w, size_t panel_bytes, const float* x, size_t x_stride, int32_t cols, bool first, f32x16 (&acc)[kRows][kPanels]) {
-  PAGODA_UNROLL for (int m = 0; m < kRows; ++m) PAGODA_UNROLL for (int p = 0; p < kPanels; ++p) acc[m][p] = zero();
+  // Not `acc` itself: its address leaves the function, and then every load through `w` might be of it, so it is stored each time.
+  f32x16 sums[kRows][kPanels];
+  PAGODA_UNROLL for (int m = 0; m < kRows; ++m) PAGODA_UNROLL for (int p = 0; p < kPanels; ++p) sums[m][p] = zero();
   const auto step = [&](int32_t k, const f32x16 (&v)[kPanels]) __attribute__((always_inline)) {
     PAGODA_UNROLL for (int m = 0; m < kRows; ++m) {
       const f32x16 value = splat(x[(size_t)m * x_stride + k]);
-      PAGODA_UNROLL for (int p = 0; p < kPanels; ++p) acc[m][p] = fma(v[p], value, acc[m][p]);
+      PAGODA_UNROLL for (int p = 0; p < kPanels; ++p) sums[m][p] = fma(v[p], value, sums[m][p]);
     }
   };
   if constexpr (S == FloatSource::BF16) {
-    for (int32_t k = 0; k < cols; k += 2, w += 64) {
-      f32x16 even[kPanels], odd[kPanels];
-      PAGODA_UNROLL for (int p = 0; p < kPanels; ++p) {
-        if (first) prefetch(w + p * panel_bytes + 2048);
-        const i32x16 pair = load_i32(w + p * panel_bytes);
-        even[p] = float_of_bits(shift_left<16>(pair));
-        odd[p] = float_of_bits(pair & splat_i32((int32_t)0xffff0000));
+    f32x16 v[kPanels];
+    const auto load_even = [&]() __attribute__((always_inline)) {
+      PAGODA_UNROLL for (int p = 0; p < kPanels; ++p) v[p] = float_of_bits(shift_left<16>(load_i32(w + p * panel_bytes)));
+    };
+    int32_t k = 0;
+    for (; k + 2 <= cols; k += 2, w += 64) {
+      if (first) {
+        PAGODA_UNROLL for (int p = 0; p < kPanels; ++p) prefetch(w + p * panel_bytes + 2048);
       }
-      step(k, even);
-      if (k + 1 < cols) step(k + 1, odd);
+      load_even();
+      step(k, v);
+      PAGODA_UNROLL for (int p = 0; p < kPanels; ++p) v[p] = load_odd_bf16(w + p * panel_bytes);
+      step(k + 1, v);
+    }
+    if (k < cols) {
+      load_even();
+      step(k, v);
     }
   } else {
     for (int32_t k = 0; k < cols; ++k, w += float_source_bytes(S)) {
@@ -140,6 +166,7 @@ PAGODA_INLINE void float_tile(const uint8_t* w, size_t panel_bytes, const float*
       step(k, v);
     }
   }
+  PAGODA_UNROLL for (int m = 0; m < kRows; ++m) PAGODA_UNROLL for (int p = 0; p < kPanels; ++p) acc[m][p] = sums[m][p];
 }
 
 // The one place where results leave a tile: + bias, + what is there already, only lanes that exist. values[row][panel].

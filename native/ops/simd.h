@@ -182,16 +182,42 @@ PAGODA_INLINE i32x16 round_to_int(f32x16 a) {
 }
 
 // --- reductions: one fixed tree (lane i with i + 8, then + 4, + 2, + 1) on every instruction set ---
+#if defined(PAGODA_ISA_AVX512) || defined(PAGODA_ISA_AVX2)
+PAGODA_INLINE __m256 lower_half(f32x16 a) {
+#ifdef PAGODA_ISA_AVX512
+  return _mm512_castps512_ps256((__m512)a.v[0]);
+#else
+  return (__m256)a.v[0];
+#endif
+}
+PAGODA_INLINE __m256 upper_half(f32x16 a) {
+#ifdef PAGODA_ISA_AVX512
+  return _mm512_extractf32x8_ps((__m512)a.v[0], 1);
+#else
+  return (__m256)a.v[1];
+#endif
+}
+#endif
 PAGODA_INLINE float reduce_add(f32x16 a) {
+#if defined(PAGODA_ISA_AVX512) || defined(PAGODA_ISA_AVX2)
+  const __m256 eight = _mm256_add_ps(lower_half(a), upper_half(a));
+  const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+#else
   alignas(64) float t[16];
   store(t, a);
   PAGODA_UNROLL for (int i = 0; i < 8; ++i) t[i] += t[i + 8];
   PAGODA_UNROLL for (int i = 0; i < 4; ++i) t[i] += t[i + 4];
   return (t[0] + t[2]) + (t[1] + t[3]);
+#endif
 }
 PAGODA_INLINE float reduce_max(f32x16 a) {
-#ifdef PAGODA_ISA_AVX512
-  return _mm512_reduce_max_ps((__m512)a.v[0]);
+#if defined(PAGODA_ISA_AVX512) || defined(PAGODA_ISA_AVX2)
+  const __m256 eight = _mm256_max_ps(lower_half(a), upper_half(a));
+  const __m128 four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
 #else
   alignas(64) float t[16];
   store(t, a);

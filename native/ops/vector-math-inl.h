@@ -6,6 +6,22 @@
 namespace pagoda {
 namespace PAGODA_ISA_NAMESPACE {
 
+// p * 2^n, rounded once; n from -126 to 128, also given as floats.
+PAGODA_INLINE f32x16 scale_by_power(f32x16 p, i32x16 n, f32x16 n_float) {
+#ifdef PAGODA_ISA_AVX512
+  (void)n;
+  p.v[0] = (f32n)_mm512_scalef_ps((__m512)p.v[0], (__m512)n_float.v[0]);
+  return p;
+#else
+  // In two factors: n reaches 128, one more than a float's exponent holds.
+  (void)n_float;
+  const i32x16 half = shift_right_signed<1>(n);
+  const f32x16 scale_a = float_of_bits(shift_left<23>(half + splat_i32(127)));
+  const f32x16 scale_b = float_of_bits(shift_left<23>(n - half + splat_i32(127)));
+  return p * scale_a * scale_b;
+#endif
+}
+
 // exp(x); exactly 1 at 0, exactly 0 below -87.3 (and at -infinity), about 2.4e38 above 88.37; NaN stays NaN.
 PAGODA_INLINE f32x16 exp(f32x16 x) {
   const f32x16 clamped = min(splat(88.37f), max(splat(-87.33f), x));
@@ -20,11 +36,7 @@ PAGODA_INLINE f32x16 exp(f32x16 x) {
   p = fma(p, r, splat(1.6666665459e-1f));
   p = fma(p, r, splat(5.0000001201e-1f));
   p = fma(p, r * r, r) + splat(1.0f);
-  // 2^n in two factors: n reaches 128, one more than a float's exponent holds.
-  const i32x16 half = shift_right_signed<1>(n);
-  const f32x16 scale_a = float_of_bits(shift_left<23>(half + splat_i32(127)));
-  const f32x16 scale_b = float_of_bits(shift_left<23>(n - half + splat_i32(127)));
-  return select(x < splat(-87.33f), zero(), p * scale_a * scale_b);
+  return select(x < splat(-87.33f), zero(), scale_by_power(p, n, nf));
 }
 
 PAGODA_INLINE f32x16 tanh(f32x16 x) {

@@ -3,52 +3,116 @@
 #include <algorithm>
 
 namespace pagoda {
+namespace {
 
-void AttentionItems::build(const StepInput& in, const Plan& plan, int32_t window, int32_t group, int num_threads) {
-  whole_.clear();
+int32_t first_visible(const AttentionTile& tile, int32_t window) { return window > 0 ? std::max(0, tile.position - window + 1) : 0; }
+
+// For `num_keys` keys, of a tile of `num_rows` rows of queries.
+int64_t cost_of(int64_t num_keys, int64_t num_rows) { return (num_keys + 16) * (num_rows + 6); }
+
+// How many segments, of at most `most`, are the same blocks in both tables.
+int32_t count_equal_segments(const int32_t* a, const int32_t* b, int32_t blocks_per_segment, int32_t most) {
+  int32_t segments = 0;
+  while (segments < most && std::equal(a + segments * blocks_per_segment, a + (segments + 1) * blocks_per_segment, b + segments * blocks_per_segment)) segments++;
+  return segments;
+}
+
+}  // namespace
+
+void AttentionItems::build(const StepInput& in, const Plan& plan, int32_t kv_group, int32_t group, int num_threads) {
+  tiles_.clear();
   items_.clear();
-  num_splits_ = 0;
+  splits_.clear();
+  members_.clear();
   partial_floats_ = 0;
-  const int32_t tokens_per_item = std::max(1, kAttentionRows / group);
+  const int32_t window = plan.kv.groups[kv_group].window, kv_heads = plan.kv.num_kv_heads;
+  split_stride_ = static_cast<int64_t>(attention_partial_floats(plan.kv.head_dim)) * kv_heads;
+  find_shared_segments(in, plan, kv_group);
+  const int32_t tokens_per_tile = std::max(1, kAttentionRows / group);
   for (int32_t s = 0; s < in.num_seqs; s++) {
     const int32_t end = in.token_start[s + 1];
-    for (int32_t token = in.token_start[s]; token < end; token += tokens_per_item) {
-      AttentionItem item;
-      item.seq = s;
-      item.first_token = token;
-      item.num_tokens = std::min(tokens_per_item, end - token);
-      item.position = in.num_computed[s] + (token - in.token_start[s]);
-      const int32_t last = item.position + item.num_tokens - 1;
-      const int32_t first_visible = window > 0 ? std::max(0, item.position - window + 1) : 0;
-      item.cost = static_cast<int64_t>(last - first_visible + 16) * (item.num_tokens * group + 6);
-      whole_.push_back(item);
+    for (int32_t token = in.token_start[s]; token < end; token += tokens_per_tile) {
+      tiles_.push_back({s, token, std::min(tokens_per_tile, end - token), in.num_computed[s] + (token - in.token_start[s])});
     }
   }
-  const int32_t kv_heads = plan.kv.num_kv_heads;
-  const bool split = static_cast<int64_t>(whole_.size()) * kv_heads < 4 * static_cast<int64_t>(num_threads) && num_threads > 1;
-  const int64_t stride = static_cast<int64_t>(attention_partial_floats(plan.kv.head_dim));
-  for (const AttentionItem& item : whole_) {
-    const int32_t last = item.position + item.num_tokens - 1;
-    const int32_t first_visible = window > 0 ? std::max(0, item.position - window + 1) : 0;
-    const int32_t first_segment = first_visible / kAttentionSegment;
-    const int32_t num_segments = last / kAttentionSegment - first_segment + 1;
-    if (!split || num_segments < 2) {
+  const bool split_all = static_cast<int64_t>(tiles_.size()) * kv_heads < 4 * static_cast<int64_t>(num_threads) && num_threads > 1;
+  for (const AttentionTile& tile : tiles_) {
+    const int32_t last = tile.position + tile.num_tokens - 1, first = first_visible(tile, window);
+    const int32_t first_segment = first / kAttentionSegment, num_segments = last / kAttentionSegment - first_segment + 1;
+    const int32_t num_shared = num_shared_[tile.seq], num_rows = tile.num_tokens * group;
+    AttentionItem item;
+    item.tile = tile;
+    if (num_shared == 0 && (!split_all || num_segments < 2)) {
+      item.cost = cost_of(last - first, num_rows);
       items_.push_back(item);
       continue;
     }
-    for (int32_t i = 0; i < num_segments; i++) {
-      AttentionItem part = item;
-      part.segment = first_segment + i;
-      part.num_segments = num_segments;
-      part.split = num_splits_;
-      part.partial_offset = partial_floats_;
-      part.cost = item.cost / num_segments;
-      items_.push_back(part);
+    item.split = num_splits();
+    item.cost = cost_of((last - first) / num_segments, num_rows);
+    for (int32_t i = num_shared; i < num_segments; i++) {
+      item.segment = first_segment + i;
+      items_.push_back(item);
     }
-    num_splits_++;
-    partial_floats_ += stride * item.num_tokens * group * num_segments * kv_heads;
+    split_of_[tile.seq] = item.split;
+    add_split(tile, first_segment, num_segments, group);
   }
+  add_shared_items(in.num_seqs, group);
   std::sort(items_.begin(), items_.end(), [](const AttentionItem& a, const AttentionItem& b) { return a.cost > b.cost; });
+}
+
+void AttentionItems::add_split(const AttentionTile& tile, int32_t first_segment, int32_t num_segments, int32_t group) {
+  splits_.push_back({tile, first_segment, num_segments, partial_floats_});
+  partial_floats_ += split_stride_ * tile.num_tokens * group * num_segments;
+}
+
+// Who decodes and begins with the same blocks, whole segments of them: at the same positions, so that the keys are the same.
+void AttentionItems::find_shared_segments(const StepInput& in, const Plan& plan, int32_t kv_group) {
+  leader_.assign(in.num_seqs, -1);
+  num_shared_.assign(in.num_seqs, 0);
+  split_of_.assign(in.num_seqs, -1);
+  leaders_.clear();
+  const int32_t num_groups = static_cast<int32_t>(plan.kv.groups.size());
+  if (plan.kv.groups[kv_group].window > 0) return;  // what is visible begins elsewhere for each
+  const int32_t blocks_per_segment = kAttentionSegment / plan.kv.block_size;
+  const auto table = [&](int32_t s) { return in.block_tables.data() + in.block_table_start[s * num_groups + kv_group]; };
+  for (int32_t s = 0; s < in.num_seqs; s++) {
+    const int32_t whole_segments = in.num_computed[s] / kAttentionSegment;
+    if (in.token_start[s + 1] - in.token_start[s] != 1 || whole_segments == 0) continue;
+    for (int32_t leader : leaders_) {
+      const int32_t most = std::min(whole_segments, in.num_computed[leader] / kAttentionSegment);
+      const int32_t shared = count_equal_segments(table(leader), table(s), blocks_per_segment, most);
+      if (shared == 0) continue;
+      leader_[leader] = leader_[s] = leader;
+      num_shared_[s] = shared;
+      num_shared_[leader] = std::max(num_shared_[leader], shared);
+      break;
+    }
+    if (leader_[s] < 0) leaders_.push_back(s);
+  }
+}
+
+void AttentionItems::add_shared_items(int32_t num_seqs, int32_t group) {
+  const int32_t most_members = std::max(1, kAttentionRows / group);
+  for (int32_t leader : leaders_) {
+    for (int32_t segment = 0; segment < num_shared_[leader]; segment++) {
+      AttentionItem item;
+      for (int32_t s = leader; s < num_seqs; s++) {
+        if (leader_[s] != leader || num_shared_[s] <= segment) continue;
+        if (item.num_members == 0) {
+          item.tile = splits_[split_of_[s]].tile;
+          item.segment = segment;
+          item.first_member = static_cast<int32_t>(members_.size());
+        }
+        members_.push_back(split_of_[s]);
+        item.num_members++;
+        item.cost = cost_of(kAttentionSegment, item.num_members * group);
+        if (item.num_members < most_members) continue;
+        items_.push_back(item);
+        item = {};
+      }
+      if (item.num_members > 0) items_.push_back(item);
+    }
+  }
 }
 
 }  // namespace pagoda

@@ -1,5 +1,6 @@
 // The attention work of one step, the same for all layers of a KV group: query tiles of each sequence, cut further into segments
-// only when there is too little to keep the threads busy (the results are the same either way).
+// when there is too little to keep the threads busy, or when sequences share the blocks of a segment: then these are read once for
+// all of them. The results are the same either way.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -12,29 +13,55 @@
 
 namespace pagoda {
 
-struct AttentionItem {
+// Neighbouring query tokens of one sequence.
+struct AttentionTile {
   int32_t seq, first_token, num_tokens;  // first_token: row of the step
   int32_t position;                      // of first_token
-  int32_t segment = -1;                  // -1 = all segments
-  int32_t num_segments = 1;              // of the split it belongs to
-  int32_t split = -1;                    // index of the split
-  int64_t partial_offset = 0;            // floats, of the split's first segment, for KV head 0
+};
+
+// A tile whose segments are done apart; whoever does the last merges them, in order.
+struct AttentionSplit {
+  AttentionTile tile;
+  int32_t first_segment, num_segments;
+  int64_t partial_offset;  // floats, of the first segment, for KV head 0
+};
+
+struct AttentionItem {
+  AttentionTile tile;
+  int32_t segment = -1;       // -1 = all segments
+  int32_t split = -1;         // index of the tile's split, where there is one segment to do
+  int32_t first_member = -1;  // of the splits that share the segment's blocks, the tile's first; -1 = it is alone
+  int32_t num_members = 0;
   int64_t cost = 0;
 };
 
 class AttentionItems {
  public:
   // `group` = query heads per KV head.
-  void build(const StepInput& in, const Plan& plan, int32_t window, int32_t group, int num_threads);
+  void build(const StepInput& in, const Plan& plan, int32_t kv_group, int32_t group, int num_threads);
 
   const std::vector<AttentionItem>& items() const { return items_; }
-  int32_t num_splits() const { return num_splits_; }
+  const AttentionSplit& split(int32_t index) const { return splits_[index]; }
+  // Index of the split of member `index` of an item.
+  int32_t member(const AttentionItem& item, int32_t index) const { return members_[item.first_member + index]; }
+  int32_t num_splits() const { return static_cast<int32_t>(splits_.size()); }
   int64_t partial_floats() const { return partial_floats_; }
 
  private:
-  std::vector<AttentionItem> items_, whole_;
-  int32_t num_splits_ = 0;
+  void find_shared_segments(const StepInput& in, const Plan& plan, int32_t kv_group);
+  void add_split(const AttentionTile& tile, int32_t first_segment, int32_t num_segments, int32_t group);
+  void add_shared_items(int32_t num_seqs, int32_t group);
+
+  std::vector<AttentionTile> tiles_;
+  std::vector<AttentionItem> items_;
+  std::vector<AttentionSplit> splits_;
+  std::vector<int32_t> members_;
+  // [S] which sequence of one token this one shares its first segments with (maybe itself, -1 = none), and how many of them.
+  std::vector<int32_t> leader_, num_shared_;
+  std::vector<int32_t> leaders_;
+  std::vector<int32_t> split_of_;  // [S] of a sequence that shares
   int64_t partial_floats_ = 0;
+  int64_t split_stride_ = 0;       // floats of one row of one segment, for all KV heads
 };
 
 }  // namespace pagoda

@@ -135,7 +135,7 @@ bool Executor::prepare(Step& step, const uint8_t* kv) {
   collect_logit_rows(step);
   int64_t num_splits = 0, partial_floats = 0;
   for (int32_t g = 0; g < num_groups_; g++) {
-    attention_[g].build(in, plan_, plan_.kv.groups[g].window, group_heads_[g], pool_->num_threads());
+    attention_[g].build(in, plan_, g, group_heads_[g], pool_->num_threads());
     num_splits = std::max<int64_t>(num_splits, attention_[g].num_splits());
     partial_floats = std::max(partial_floats, attention_[g].partial_floats());
   }
@@ -357,58 +357,6 @@ void Executor::linear_phase(Walker& walker, const Phase& phase, int32_t num_rows
   }
   gemm.run(*kernels_, next, walker.scratch);
   end_phase(walker);
-}
-
-void Executor::attention_phase(Walker& walker, const Op& op, const Step& step) {
-  std::atomic<int64_t>& next = begin_phase(walker);
-  const std::vector<AttentionItem>& items = attention_[plan_.kv.layer_group[op.layer]].items();
-  const int32_t kv_heads = plan_.kv.num_kv_heads;
-  const int64_t total = static_cast<int64_t>(items.size()) * kv_heads;
-  for (int64_t i = next.fetch_add(1); i < total; i = next.fetch_add(1)) {
-    attention_item(op, step, items[i / kv_heads], static_cast<int32_t>(i % kv_heads), walker.scratch);
-  }
-  end_phase(walker);
-}
-
-void Executor::attention_item(const Op& op, const Step& step, const AttentionItem& item, int32_t kv_head, float* scratch) {
-  const KvSpec& kv = plan_.kv;
-  const int32_t group_index = kv.layer_group[op.layer];
-  const int32_t group = op.num_heads / kv.num_kv_heads;
-  const int32_t width = op.num_heads * op.head_dim;
-  AttentionArgs args{};
-  args.q = row(op.in, width, item.first_token) + static_cast<size_t>(kv_head) * group * op.head_dim;
-  args.q_stride = width;
-  args.out = row(op.out, width, item.first_token) + static_cast<size_t>(kv_head) * group * op.head_dim;
-  args.out_stride = width;
-  args.num_tokens = item.num_tokens;
-  args.group = group;
-  args.head_dim = op.head_dim;
-  args.position = item.position;
-  args.window = kv.groups[group_index].window;
-  args.scale = op.scale;
-  args.softcap = op.cap;
-  args.block_table = step.in.block_tables.data() + step.in.block_table_start[item.seq * num_groups_ + group_index];
-  args.kv = step_kv_ + kv.layer_index[op.layer] * kv.layer_bytes() + kv_head * kv.head_bytes();
-  args.block_bytes = kv.block_bytes();
-  args.block_size = kv.block_size;
-  args.type = kv.type;
-  args.scratch = scratch;
-  if (item.split < 0) return kernels_->attention(&args);
-  args.partial_stride = attention_partial_floats(op.head_dim);
-  const size_t segment_floats = args.partial_stride * item.num_tokens * group;
-  float* first = partials_.floats() + item.partial_offset + segment_floats * item.num_segments * kv_head;
-  const int32_t first_visible = args.window > 0 ? std::max(0, item.position - args.window + 1) : 0;
-  const int32_t place = item.segment - first_visible / kAttentionSegment;
-  args.partial = first + segment_floats * place;
-  args.segment_begin = item.segment;
-  args.segment_end = item.segment + 1;
-  kernels_->attention(&args);
-  // Whoever finishes last merges all segments, in order.
-  std::atomic<int32_t>& done = split_done_[static_cast<size_t>(item.split) * kv.num_kv_heads + kv_head];
-  if (done.fetch_add(1, std::memory_order_acq_rel) + 1 < item.num_segments) return;
-  done.store(0, std::memory_order_relaxed);
-  args.partial = first;
-  kernels_->merge_attention(&args, item.num_segments);
 }
 
 void Executor::sample_phase(Walker& walker, const Op& op, Step& step) {

@@ -175,6 +175,40 @@ void test_case(const Kernels& kernels, const Case& c, uint32_t seed) {
   expect(same(whole, run(kernels, c, d, 16, 50, true)), "merged segments give the same bits", kernels.isa);
 }
 
+// Tokens that share a segment, taken together, have the partial results that each has alone.
+void test_shared_segment(const Kernels& kernels, const Case& c, uint32_t seed) {
+  const Data d = random_data(c, seed);
+  Cache cache(c, 16);
+  write_all(kernels, c, d, &cache, 0, c.length);
+  std::vector<float> out(d.q.size());
+  AlignedBuffer scratch(attention_scratch_floats(c.group, c.head_dim) * sizeof(float));
+  const size_t stride = attention_partial_floats(c.head_dim), rows_floats = stride * c.group;
+  const std::vector<int32_t> tokens = {kAttentionSegment, c.length - 1, kAttentionSegment + 37};
+  const int32_t count = static_cast<int32_t>(tokens.size());
+  AlignedBuffer together(2 * count * rows_floats * sizeof(float)), alone(rows_floats * sizeof(float));
+  std::vector<AttentionMember> members;
+  for (int32_t i = 0; i < count; i++) members.push_back({tokens[i] - tokens[0], static_cast<int64_t>(2 * (count - 1 - i) * rows_floats)});
+  for (int32_t h = 0; h < c.num_kv_heads; h++) {
+    AttentionArgs args = arguments(c, d, cache, tokens[0], count, h, &out, scratch.floats());
+    args.segment_end = 1;
+    args.partial_stride = stride;
+    args.partial = together.floats();
+    args.members = members.data();
+    kernels.attention(&args);
+    for (int32_t i = 0; i < count; i++) {
+      AttentionArgs own = arguments(c, d, cache, tokens[i], 1, h, &out, scratch.floats());
+      own.segment_end = 1;
+      own.partial_stride = stride;
+      own.partial = alone.floats();
+      kernels.attention(&own);
+      for (int32_t g = 0; g < c.group; g++) {
+        const float *a = together.floats() + members[i].partial + g * stride, *b = alone.floats() + g * stride;
+        expect(std::memcmp(a, b, 2 * sizeof(float)) == 0 && std::memcmp(a + 16, b + 16, c.head_dim * sizeof(float)) == 0, "a shared segment gives each token the bits it has alone", kernels.isa);
+      }
+    }
+  }
+}
+
 // exp in double precision must have the same bits everywhere: the sampler rests on it.
 void test_exact_weights(const Kernels& kernels, const Kernels& other) {
   std::mt19937 random(7);
@@ -208,6 +242,8 @@ int main() {
     test_case(kernels, {32, 1, 2, 1100, 0, 0, KvType::F32}, seed++);
     test_case(kernels, {32, 1, 2, 1100, 600, 0, KvType::F16}, seed++);
     test_case(kernels, {256, 1, 50, 66, 0, 0, KvType::F16}, seed++);
+    for (KvType type : {KvType::F32, KvType::F16, KvType::BF16, KvType::Int8}) test_shared_segment(kernels, {64, 2, 3, 700, 0, 0, type}, seed++);
+    test_shared_segment(kernels, {24, 1, 7, 560, 0, 20, KvType::F16}, seed++);
     test_exact_weights(kernels, *kernels_portable());
   }
   std::printf(num_failures == 0 ? "attention: all passed\n" : "attention: %d failed\n", num_failures);

@@ -34,7 +34,7 @@ export interface DeviceUnderTest {
   readonly headMultiple: number;
 }
 
-const LIMITS: DeviceLimits = { maxTokens: 512, maxSeqs: 8, maxModelLen: 512 };
+const LIMITS: DeviceLimits = { maxTokens: 512, maxSeqs: 8, maxModelLen: 1200 };
 const NUM_BLOCKS = 200;
 const KV_F32: KvOptions = { dtype: 'f32', blockSize: 16 };
 
@@ -380,6 +380,38 @@ function invarianceCases({ device, build, make }: CaseContext): void {
       await driver.generate([resumed, other], 12, 7);
       expect(resumed.tokens).toEqual(whole.tokens);
       expect(resumed.logprobs).toEqual(whole.logprobs.slice(5));
+    });
+
+    it.each(['f16', 'int8'] as const)('for sequences that begin with the same blocks, %s KV', async (dtype) => {
+      const model = build({});
+      const common = randomTokens(20, 1030, 101);
+      const prompts = [
+        [...common, 1, 2, 3],
+        [...common, 4],
+        [...common.slice(0, 600), ...randomTokens(21, 9, 101)],
+        randomTokens(22, 530, 101),
+      ];
+      const start = async () =>
+        new DeviceDriver(await make(model, { dtype, blockSize: 16 }), {
+          numBlocks: NUM_BLOCKS,
+          maxSeqs: LIMITS.maxSeqs,
+        });
+      const driver = await start();
+      const first = driver.add(prompts[0], { ...GREEDY, logprobs: 3 });
+      await driver.generate([first], 1, LIMITS.maxTokens);
+      const together = [
+        first,
+        driver.addSharing(first, 1030, prompts[1]),
+        driver.addSharing(first, 600, prompts[2]),
+        driver.add(prompts[3], first.sampling),
+      ];
+      await driver.generate(together, NUM_OUTPUTS, 200);
+      for (const [i, prompt] of prompts.entries()) {
+        const other = await start();
+        const alone = other.add(prompt, first.sampling);
+        await other.generate([alone], NUM_OUTPUTS, LIMITS.maxTokens);
+        expect(outcome(together[i]), `prompt ${i}`).toEqual(outcome(alone));
+      }
     });
 
     it('in `logits` as in steps', async () => {

@@ -74,6 +74,17 @@ export class DeviceDriver {
     };
   }
 
+  /** As `add`, for tokens that begin with the first `numShared` of `from`: full blocks of those are in both tables. */
+  addSharing(from: DrivenSequence, numShared: number, tokens: readonly number[]): DrivenSequence {
+    const sequence = this.add(tokens, from.sampling);
+    const numBlocks = Math.floor(numShared / this.device.kv.blockSize);
+    sequence.tables.forEach((table, group) => {
+      table.push(...from.tables[group].slice(0, numBlocks));
+    });
+    sequence.numComputed = numBlocks * this.device.kv.blockSize;
+    return sequence;
+  }
+
   remove(sequence: DrivenSequence): void {
     this.device.removeSequence(sequence.slot);
     this.#freeSlots.push(sequence.slot);

@@ -1,0 +1,98 @@
+// The attention phase: claimed items, each a tile of queries over one KV head.
+#include "runtime/executor.h"
+
+namespace pagoda {
+
+void Executor::attention_phase(Walker& walker, const Op& op, const Step& step) {
+  std::atomic<int64_t>& next = begin_phase(walker);
+  const AttentionItems& work = attention_[plan_.kv.layer_group[op.layer]];
+  const int32_t kv_heads = plan_.kv.num_kv_heads;
+  const int64_t total = static_cast<int64_t>(work.items().size()) * kv_heads;
+  for (int64_t i = next.fetch_add(1); i < total; i = next.fetch_add(1)) {
+    const AttentionItem& item = work.items()[i / kv_heads];
+    const int32_t kv_head = static_cast<int32_t>(i % kv_heads);
+    if (item.num_members > 0) {
+      attend_shared_segment(op, step, item, kv_head, walker.scratch);
+      continue;
+    }
+    AttentionArgs args = attention_args(op, step, item.tile, kv_head, walker.scratch);
+    if (item.split < 0) kernels_->attention(&args);
+    else attend_segment(work, item, kv_head, args);
+  }
+  end_phase(walker);
+}
+
+AttentionArgs Executor::attention_args(const Op& op, const Step& step, const AttentionTile& tile, int32_t kv_head, float* scratch) const {
+  const KvSpec& kv = plan_.kv;
+  const int32_t group_index = kv.layer_group[op.layer];
+  const int32_t group = op.num_heads / kv.num_kv_heads;
+  const int32_t width = op.num_heads * op.head_dim;
+  AttentionArgs args{};
+  args.q = row(op.in, width, tile.first_token) + static_cast<size_t>(kv_head) * group * op.head_dim;
+  args.q_stride = width;
+  args.out = row(op.out, width, tile.first_token) + static_cast<size_t>(kv_head) * group * op.head_dim;
+  args.out_stride = width;
+  args.num_tokens = tile.num_tokens;
+  args.group = group;
+  args.head_dim = op.head_dim;
+  args.position = tile.position;
+  args.window = kv.groups[group_index].window;
+  args.scale = op.scale;
+  args.softcap = op.cap;
+  args.block_table = step.in.block_tables.data() + step.in.block_table_start[tile.seq * num_groups_ + group_index];
+  args.kv = step_kv_ + kv.layer_index[op.layer] * kv.layer_bytes() + kv_head * kv.head_bytes();
+  args.block_bytes = kv.block_bytes();
+  args.block_size = kv.block_size;
+  args.type = kv.type;
+  args.partial_stride = attention_partial_floats(op.head_dim);
+  args.scratch = scratch;
+  return args;
+}
+
+// Where the rows of a split's segment are, in floats from the start of all partial results.
+int64_t Executor::partial_offset(const AttentionSplit& split, const AttentionArgs& args, int32_t kv_head, int32_t segment) const {
+  const int64_t segment_floats = static_cast<int64_t>(args.partial_stride) * split.tile.num_tokens * args.group;
+  return split.partial_offset + segment_floats * (static_cast<int64_t>(split.num_segments) * kv_head + segment - split.first_segment);
+}
+
+void Executor::attend_segment(const AttentionItems& work, const AttentionItem& item, int32_t kv_head, AttentionArgs& args) {
+  args.partial = partials_.floats() + partial_offset(work.split(item.split), args, kv_head, item.segment);
+  args.segment_begin = item.segment;
+  args.segment_end = item.segment + 1;
+  kernels_->attention(&args);
+  end_segment(work, item.split, kv_head, args);
+}
+
+// The tokens of several sequences over blocks that all of them have; each has its own partial result and its own merge.
+void Executor::attend_shared_segment(const Op& op, const Step& step, const AttentionItem& item, int32_t kv_head, float* scratch) {
+  const AttentionItems& work = attention_[plan_.kv.layer_group[op.layer]];
+  AttentionMember members[kAttentionRows];
+  AttentionArgs args = attention_args(op, step, item.tile, kv_head, scratch);
+  for (int32_t i = 0; i < item.num_members; i++) {
+    const AttentionSplit& split = work.split(work.member(item, i));
+    members[i] = {split.tile.first_token - item.tile.first_token, partial_offset(split, args, kv_head, item.segment)};
+  }
+  args.num_tokens = item.num_members;
+  args.members = members;
+  args.partial = partials_.floats();
+  args.segment_begin = item.segment;
+  args.segment_end = item.segment + 1;
+  kernels_->attention(&args);
+  for (int32_t i = 0; i < item.num_members; i++) {
+    const int32_t split = work.member(item, i);
+    AttentionArgs own = attention_args(op, step, work.split(split).tile, kv_head, scratch);
+    end_segment(work, split, kv_head, own);
+  }
+}
+
+// Whoever ends the last segment of a split merges all of them, in order.
+void Executor::end_segment(const AttentionItems& work, int32_t split_index, int32_t kv_head, AttentionArgs& args) {
+  const AttentionSplit& split = work.split(split_index);
+  std::atomic<int32_t>& done = split_done_[static_cast<size_t>(split_index) * plan_.kv.num_kv_heads + kv_head];
+  if (done.fetch_add(1, std::memory_order_acq_rel) + 1 < split.num_segments) return;
+  done.store(0, std::memory_order_relaxed);
+  args.partial = partials_.floats() + partial_offset(split, args, kv_head, split.first_segment);
+  kernels_->merge_attention(&args, split.num_segments);
+}
+
+}  // namespace pagoda
