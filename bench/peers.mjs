@@ -161,10 +161,9 @@ async function compare({ base, format, path }, workload, engines) {
     }
   const results = [...running].map(([engine, { settings, rounds }]) => summary(engine, settings, rounds));
   const medians = Object.fromEntries(results.map((result) => [result.engine, result.median]));
-  if (!flags.json)
-    say(
-      `${format} ${workload.name}: ${results.map(({ engine, median: rate }) => `${ENGINES[engine].label} ${rate.toFixed(1)}`).join(', ')} tokens/s`,
-    );
+  say(
+    `${format} ${workload.name}: ${results.map(({ engine, median: rate }) => `${ENGINES[engine].label} ${rate.toFixed(1)}`).join(', ')} tokens/s`,
+  );
   return { base, format, workload: workload.name, results, medians, failures };
 }
 

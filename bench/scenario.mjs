@@ -9,6 +9,7 @@ import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
+import { RandomSource } from '../dist/workload/random-source.js';
 import { ENGINES } from './engines/index.mjs';
 import { complete, tpotOf } from './http-client.mjs';
 import { shippedModel } from './models.mjs';
@@ -36,6 +37,8 @@ const { values: flags } = parseArgs({
     json: { type: 'boolean', default: false },
   },
 });
+/** No prompt comes twice in a run, so that no load finds another's in the prefix cache; every run has the same ones. */
+const prompts = new RandomSource(0, 'scenario');
 const whole = (name) => {
   if (/^[1-9]\d{0,5}$/.test(flags[name])) return Number(flags[name]);
   process.stderr.write(`--${name} ${flags[name]}: a whole number from 1 on.\n`);
@@ -67,7 +70,7 @@ async function closedLoop(port, numClients) {
   const client = async (index) => {
     await sleep((1000 * START_SECONDS * index) / numClients);
     while (performance.now() / 1000 < end)
-      replies.push(await complete(port, randomTokens(promptTokens, Math.random), outputTokens));
+      replies.push(await complete(port, randomTokens(promptTokens, prompts), outputTokens));
   };
   await Promise.all(Array.from({ length: numClients }, (_, index) => client(index)));
   const { user, system } = process.cpuUsage(cpu);
@@ -103,7 +106,7 @@ function poisson(port, rate) {
     '--json',
   ];
   args.push('--random-input-len', promptTokens, '--random-output-len', outputTokens, '--request-rate', rate);
-  args.push('--num-prompts', numPrompts, '--seed', Math.floor(Math.random() * 1e9), '--disable-tqdm');
+  args.push('--num-prompts', numPrompts, '--seed', prompts.below(1e9), '--disable-tqdm');
   args.push('--percentile-metrics', 'ttft,tpot', '--metric-percentiles', '95');
   const program = join(import.meta.dirname, '../bin/pagoda.js');
   const run = spawnSync(process.execPath, [program, ...args.map(String)], { encoding: 'utf8', maxBuffer: 1 << 28 });

@@ -1,5 +1,6 @@
 // The workloads by name, and their prompts. Prompts are token ids drawn from (workload, round): all engines get the same ones, and no
 // round meets a prompt of an earlier one, so that no cache helps where it should not.
+import { RandomSource } from '../dist/workload/random-source.js';
 
 const FIRST_TOKEN = 1000;
 const NUM_TOKENS = 39_000;
@@ -28,25 +29,9 @@ export function parseWorkload(name) {
   return null;
 }
 
-/** mulberry32: the same numbers on every machine. */
-function generator(seed) {
-  let state = seed >>> 0;
-  return () => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let t = Math.imul(state ^ (state >>> 15), 1 | state);
-    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
-    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
-  };
-}
-
-function seedOf(text) {
-  let hash = 0x811c9dc5;
-  for (const character of text) hash = Math.imul(hash ^ character.codePointAt(0), 0x01000193);
-  return hash >>> 0;
-}
-
-export function randomTokens(length, next) {
-  return Array.from({ length }, () => FIRST_TOKEN + Math.floor(next() * NUM_TOKENS));
+/** `source`: a RandomSource. */
+export function randomTokens(length, source) {
+  return Array.from({ length }, () => FIRST_TOKEN + source.below(NUM_TOKENS));
 }
 
 /**
@@ -54,29 +39,29 @@ export function randomTokens(length, next) {
  * prompt of a prefill and the first window of a decode only warm up.
  */
 export function makeJob(workload, { round, numWindows, windowSteps }) {
-  const next = generator(seedOf(`${workload.name} ${round}`));
+  const source = new RandomSource(round, workload.name);
   switch (workload.kind) {
     case 'prefill':
       return {
         kind: 'prefill',
-        prompts: Array.from({ length: numWindows + 1 }, () => randomTokens(workload.numTokens, next)),
+        prompts: Array.from({ length: numWindows + 1 }, () => randomTokens(workload.numTokens, source)),
       };
     case 'decode':
       return {
         kind: 'decode',
-        prompts: Array.from({ length: workload.numSequences }, () => randomTokens(workload.depth, next)),
+        prompts: Array.from({ length: workload.numSequences }, () => randomTokens(workload.depth, source)),
         numWindows: numWindows + 1,
         windowSteps,
       };
     default: {
-      const shared = randomTokens(workload.sharedTokens, next);
+      const shared = randomTokens(workload.sharedTokens, source);
       return {
         kind: 'http',
-        warmup: randomTokens(64, next),
+        warmup: randomTokens(64, source),
         sharedPrompt: shared,
         prompts: Array.from({ length: workload.numRequests }, () => [
           ...shared,
-          ...randomTokens(workload.ownTokens, next),
+          ...randomTokens(workload.ownTokens, source),
         ]),
         outputTokens: workload.outputTokens,
       };
