@@ -99,7 +99,7 @@ function plan(options, usable) {
     else if (asked) run(formats, ['576x3072', '1536x576'], ['1', '32', '96', '512']);
     else {
       // What is gated, on one model: every format reading its weights once, and the formats with a bound of their own in batches.
-      run(formats, ['576x3072'], ['1']);
+      run(formats, ['576x3072', '1536x576'], ['1']); // K formats need multiples of 256 columns
       run(['Q4_0', 'Q4_1', 'Q4_K', 'Q8_0', 'BF16'], ['576x3072', '1536x576'], ['32', '512']);
     }
   }
