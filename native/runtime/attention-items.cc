@@ -56,7 +56,7 @@ void AttentionItems::build(const StepInput& in, const Plan& plan, int32_t kv_gro
     split_of_[tile.seq] = item.split;
     add_split(tile, first_segment, num_segments, group);
   }
-  add_shared_items(in.num_seqs, group);
+  add_shared_items(group);
   std::sort(items_.begin(), items_.end(), [](const AttentionItem& a, const AttentionItem& b) { return a.cost > b.cost; });
 }
 
@@ -67,37 +67,38 @@ void AttentionItems::add_split(const AttentionTile& tile, int32_t first_segment,
 
 // Who decodes and begins with the same blocks, whole segments of them: at the same positions, so that the keys are the same.
 void AttentionItems::find_shared_segments(const StepInput& in, const Plan& plan, int32_t kv_group) {
-  leader_.assign(in.num_seqs, -1);
   num_shared_.assign(in.num_seqs, 0);
   split_of_.assign(in.num_seqs, -1);
-  leaders_.clear();
-  const int32_t num_groups = static_cast<int32_t>(plan.kv.groups.size());
+  starters_.clear();
+  sharing_.clear();
   if (plan.kv.groups[kv_group].window > 0) return;  // what is visible begins elsewhere for each
-  const int32_t blocks_per_segment = kAttentionSegment / plan.kv.block_size;
+  const int32_t num_groups = static_cast<int32_t>(plan.kv.groups.size()), blocks_per_segment = kAttentionSegment / plan.kv.block_size;
   const auto table = [&](int32_t s) { return in.block_tables.data() + in.block_table_start[s * num_groups + kv_group]; };
+  const auto whole_segments = [&](int32_t s) { return in.num_computed[s] / kAttentionSegment; };
   for (int32_t s = 0; s < in.num_seqs; s++) {
-    const int32_t whole_segments = in.num_computed[s] / kAttentionSegment;
-    if (in.token_start[s + 1] - in.token_start[s] != 1 || whole_segments == 0) continue;
-    for (int32_t leader : leaders_) {
-      const int32_t most = std::min(whole_segments, in.num_computed[leader] / kAttentionSegment);
-      const int32_t shared = count_equal_segments(table(leader), table(s), blocks_per_segment, most);
-      if (shared == 0) continue;
-      leader_[leader] = leader_[s] = leader;
-      num_shared_[s] = shared;
-      num_shared_[leader] = std::max(num_shared_[leader], shared);
-      break;
+    const bool decodes = in.token_start[s + 1] - in.token_start[s] == 1;
+    if (decodes && whole_segments(s) > 0) starters_.push_back({table(s)[blocks_per_segment - 1], s});
+  }
+  std::sort(starters_.begin(), starters_.end(), [](const Starter& a, const Starter& b) { return a.block != b.block ? a.block < b.block : a.seq < b.seq; });
+  for (size_t begin = 0, end; begin < starters_.size(); begin = end) {
+    const int32_t first = starters_[begin].seq;
+    for (end = begin + 1; end < starters_.size() && starters_[end].block == starters_[begin].block; end++) {
+      const int32_t s = starters_[end].seq;
+      num_shared_[s] = count_equal_segments(table(first), table(s), blocks_per_segment, std::min(whole_segments(first), whole_segments(s)));
+      num_shared_[first] = std::max(num_shared_[first], num_shared_[s]);
     }
-    if (leader_[s] < 0) leaders_.push_back(s);
+    if (num_shared_[first] > 0) sharing_.push_back({begin, end});
   }
 }
 
-void AttentionItems::add_shared_items(int32_t num_seqs, int32_t group) {
+void AttentionItems::add_shared_items(int32_t group) {
   const int32_t most_members = std::max(1, kAttentionRows / group);
-  for (int32_t leader : leaders_) {
-    for (int32_t segment = 0; segment < num_shared_[leader]; segment++) {
+  for (const Range& range : sharing_) {
+    for (int32_t segment = 0; segment < num_shared_[starters_[range.begin].seq]; segment++) {
       AttentionItem item;
-      for (int32_t s = leader; s < num_seqs; s++) {
-        if (leader_[s] != leader || num_shared_[s] <= segment) continue;
+      for (size_t i = range.begin; i < range.end; i++) {
+        const int32_t s = starters_[i].seq;
+        if (num_shared_[s] <= segment) continue;
         if (item.num_members == 0) {
           item.tile = splits_[split_of_[s]].tile;
           item.segment = segment;

@@ -50,16 +50,24 @@ class AttentionItems {
  private:
   void find_shared_segments(const StepInput& in, const Plan& plan, int32_t kv_group);
   void add_split(const AttentionTile& tile, int32_t first_segment, int32_t num_segments, int32_t group);
-  void add_shared_items(int32_t num_seqs, int32_t group);
+  void add_shared_items(int32_t group);
+
+  // A sequence that decodes after a whole first segment, by the last block of that.
+  struct Starter {
+    int32_t block, seq;
+  };
+  struct Range {
+    size_t begin, end;
+  };
 
   std::vector<AttentionTile> tiles_;
   std::vector<AttentionItem> items_;
   std::vector<AttentionSplit> splits_;
   std::vector<int32_t> members_;
-  // [S] which sequence of one token this one shares its first segments with (maybe itself, -1 = none), and how many of them.
-  std::vector<int32_t> leader_, num_shared_;
-  std::vector<int32_t> leaders_;
-  std::vector<int32_t> split_of_;  // [S] of a sequence that shares
+  std::vector<Starter> starters_;
+  std::vector<Range> sharing_;       // runs of starters_ that share blocks with the first of their run
+  std::vector<int32_t> num_shared_;  // [S] segments that are shared, the first ones
+  std::vector<int32_t> split_of_;    // [S] of a sequence that shares
   int64_t partial_floats_ = 0;
   int64_t split_stride_ = 0;       // floats of one row of one segment, for all KV heads
 };

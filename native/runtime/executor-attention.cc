@@ -13,11 +13,12 @@ void Executor::attention_phase(Walker& walker, const Op& op, const Step& step) {
     const int32_t kv_head = static_cast<int32_t>(i % kv_heads);
     if (item.num_members > 0) {
       attend_shared_segment(op, step, item, kv_head, walker.scratch);
-      continue;
+    } else if (item.split >= 0) {
+      attend_segment(op, step, item, kv_head, walker.scratch);
+    } else {
+      const AttentionArgs args = attention_args(op, step, item.tile, kv_head, walker.scratch);
+      kernels_->attention(&args);
     }
-    AttentionArgs args = attention_args(op, step, item.tile, kv_head, walker.scratch);
-    if (item.split < 0) kernels_->attention(&args);
-    else attend_segment(work, item, kv_head, args);
   }
   end_phase(walker);
 }
@@ -55,12 +56,14 @@ int64_t Executor::partial_offset(const AttentionSplit& split, const AttentionArg
   return split.partial_offset + segment_floats * (static_cast<int64_t>(split.num_segments) * kv_head + segment - split.first_segment);
 }
 
-void Executor::attend_segment(const AttentionItems& work, const AttentionItem& item, int32_t kv_head, AttentionArgs& args) {
+void Executor::attend_segment(const Op& op, const Step& step, const AttentionItem& item, int32_t kv_head, float* scratch) {
+  const AttentionItems& work = attention_[plan_.kv.layer_group[op.layer]];
+  AttentionArgs args = attention_args(op, step, item.tile, kv_head, scratch);
   args.partial = partials_.floats() + partial_offset(work.split(item.split), args, kv_head, item.segment);
   args.segment_begin = item.segment;
   args.segment_end = item.segment + 1;
   kernels_->attention(&args);
-  end_segment(work, item.split, kv_head, args);
+  end_segment(op, step, item.split, kv_head, scratch);
 }
 
 // The tokens of several sequences over blocks that all of them have; each has its own partial result and its own merge.
@@ -78,19 +81,16 @@ void Executor::attend_shared_segment(const Op& op, const Step& step, const Atten
   args.segment_begin = item.segment;
   args.segment_end = item.segment + 1;
   kernels_->attention(&args);
-  for (int32_t i = 0; i < item.num_members; i++) {
-    const int32_t split = work.member(item, i);
-    AttentionArgs own = attention_args(op, step, work.split(split).tile, kv_head, scratch);
-    end_segment(work, split, kv_head, own);
-  }
+  for (int32_t i = 0; i < item.num_members; i++) end_segment(op, step, work.member(item, i), kv_head, scratch);
 }
 
 // Whoever ends the last segment of a split merges all of them, in order.
-void Executor::end_segment(const AttentionItems& work, int32_t split_index, int32_t kv_head, AttentionArgs& args) {
-  const AttentionSplit& split = work.split(split_index);
+void Executor::end_segment(const Op& op, const Step& step, int32_t split_index, int32_t kv_head, float* scratch) {
+  const AttentionSplit& split = attention_[plan_.kv.layer_group[op.layer]].split(split_index);
   std::atomic<int32_t>& done = split_done_[static_cast<size_t>(split_index) * plan_.kv.num_kv_heads + kv_head];
   if (done.fetch_add(1, std::memory_order_acq_rel) + 1 < split.num_segments) return;
   done.store(0, std::memory_order_relaxed);
+  AttentionArgs args = attention_args(op, step, split.tile, kv_head, scratch);
   args.partial = partials_.floats() + partial_offset(split, args, kv_head, split.first_segment);
   kernels_->merge_attention(&args, split.num_segments);
 }

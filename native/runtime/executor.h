@@ -68,9 +68,9 @@ class Executor {
   void attention_phase(Walker& walker, const Op& op, const Step& step);
   AttentionArgs attention_args(const Op& op, const Step& step, const AttentionTile& tile, int32_t kv_head, float* scratch) const;
   int64_t partial_offset(const AttentionSplit& split, const AttentionArgs& args, int32_t kv_head, int32_t segment) const;
-  void attend_segment(const AttentionItems& work, const AttentionItem& item, int32_t kv_head, AttentionArgs& args);
+  void attend_segment(const Op& op, const Step& step, const AttentionItem& item, int32_t kv_head, float* scratch);
   void attend_shared_segment(const Op& op, const Step& step, const AttentionItem& item, int32_t kv_head, float* scratch);
-  void end_segment(const AttentionItems& work, int32_t split, int32_t kv_head, AttentionArgs& args);
+  void end_segment(const Op& op, const Step& step, int32_t split, int32_t kv_head, float* scratch);
   void sample_phase(Walker& walker, const Op& op, Step& step);
   bool samples_with_row_before(int32_t chunk_row) const;
   void sample_run(Walker& walker, const Op& op, Step& step, int32_t chunk_row);

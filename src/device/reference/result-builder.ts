@@ -54,10 +54,13 @@ export class ResultBuilder {
     arrays.sampledLogprobs.fill(0);
     arrays.sampledRanks.fill(0);
     arrays.faults.fill(0);
-    const firstRows = numRows.map((_, seq) => numRows.slice(0, seq).reduce((a, b) => a + b, 0));
-    const top: RankedToken[][] = numRows.flatMap((count) => Array.from({ length: count }, () => []));
+    const top: RankedToken[][] = [];
     /** Where the sequence's next sample goes; -1 when the draft was not it. */
-    const nextRows = [...firstRows];
+    const nextRows: number[] = [];
+    for (const count of numRows) {
+      nextRows.push(top.length);
+      for (let i = 0; i < count; i++) top.push([]);
+    }
     const promptLogprobs: PromptRowLogprob[] = [];
     rows.forEach((row, index) => {
       const values = logits.subarray(index * this.#vocabSize, (index + 1) * this.#vocabSize);
