@@ -95,9 +95,9 @@ void Executor::make_rope_tables() {
       for (size_t first = next.fetch_add(64); first < rows; first = next.fetch_add(64)) {
         for (size_t position = first; position < std::min(first + 64, rows); position++) {
           for (size_t i = 0; i < pairs; i++) {
-            const double angle = static_cast<double>(position) * spec.inverse_frequencies[i];
-            table.cos.floats()[position * pairs + i] = static_cast<float>(std::cos(angle) * spec.magnitude);
-            table.sin.floats()[position * pairs + i] = static_cast<float>(std::sin(angle) * spec.magnitude);
+            const float angle = static_cast<float>(position) * static_cast<float>(spec.inverse_frequencies[i]);  // float32, as in training
+            table.cos.floats()[position * pairs + i] = static_cast<float>(std::cos(static_cast<double>(angle)) * spec.magnitude);
+            table.sin.floats()[position * pairs + i] = static_cast<float>(std::sin(static_cast<double>(angle)) * spec.magnitude);
           }
         }
       }

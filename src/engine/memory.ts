@@ -75,6 +75,7 @@ function blockCounter(request: MemoryRequest): (length: number) => number {
     blockSize: kv.blockSize,
     numBlocks: 2,
     groups: kv.groups.map((group) => ({ window: isStatic ? 0 : group.window })),
+    keepsAll: isStatic,
     enablePrefixCaching: false,
     cacheSecret: new Uint8Array(32),
     maxTokensPerStep,

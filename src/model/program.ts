@@ -22,7 +22,7 @@ export interface WeightRef {
 
 export type Activation = 'silu' | 'gelu' | 'geluTanh' | 'relu';
 
-/** Rotary embedding: angle of pair i at position p is p * inverseFrequencies[i]; cos and sin are multiplied by `magnitude`. */
+/** Rotary embedding: angle of pair i at position p is p * inverseFrequencies[i] in float32; cos and sin are multiplied by `magnitude`. */
 export interface RopeTable {
   /** Float64, one per rotated pair (rotaryDim / 2 of them). */
   readonly inverseFrequencies: readonly number[];

@@ -65,7 +65,7 @@ export const BASE_SHAPE: SyntheticShape = {
   parallel: false,
   postNorm: false,
   moe: { numExperts: 5, topK: 2, renormalise: true, shared: 'none' },
-  maxPositions: 512,
+  maxPositions: 1200,
 };
 
 export function syntheticProgram(overrides: Partial<SyntheticShape> = {}): Program {

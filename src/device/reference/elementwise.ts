@@ -44,7 +44,7 @@ export function layerNorm(
   }
 }
 
-/** Rotates pairs of the first rotaryDim columns of each head by position * frequency. */
+/** Rotates pairs of the first rotaryDim columns of each head by position * frequency, a float32 product as in training (transformers, vLLM). */
 export function rope(
   x: Matrix,
   positions: Int32Array,
@@ -55,7 +55,7 @@ export function rope(
   const [stride, distance] = shape.style === 'half' ? [1, numPairs] : [2, 1];
   for (let row = 0; row < x.numRows; row++) {
     for (let pair = 0; pair < numPairs; pair++) {
-      const angle = positions[row] * inverseFrequencies[pair];
+      const angle = Math.fround(positions[row] * Math.fround(inverseFrequencies[pair]));
       const cos = Math.fround(Math.cos(angle) * magnitude);
       const sin = Math.fround(Math.sin(angle) * magnitude);
       for (let head = 0; head < shape.numHeads; head++) {
