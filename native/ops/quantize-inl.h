@@ -60,16 +60,17 @@ PAGODA_INLINE void quantize_block(Record* record, int row, const float* x, int c
     (i < 16 ? lo : hi) += q;
   }
 #endif
-  const int32_t sum = lo + hi;
+  // Codes of what is no number are the smallest integer: sums of them may wrap, the scale makes the result NaN whatever they are.
+  const uint32_t first = (uint32_t)lo, second = (uint32_t)hi, sum = first + second;
   record->d[row] = scale;
-  record->sa[row] = scale * (float)sum;
-  record->n8[row] = -8 * sum;
-  record->n128[row] = -128 * sum;
-  record->n16[row] = -16 * sum;
-  record->n32lo[row] = -32 * lo;
-  record->n32hi[row] = -32 * hi;
-  record->pair[row][0] = (int16_t)-lo;
-  record->pair[row][1] = (int16_t)-hi;
+  record->sa[row] = scale * (float)(int32_t)sum;
+  record->n8[row] = (int32_t)(0u - 8 * sum);
+  record->n128[row] = (int32_t)(0u - 128 * sum);
+  record->n16[row] = (int32_t)(0u - 16 * sum);
+  record->n32lo[row] = (int32_t)(0u - 32 * first);
+  record->n32hi[row] = (int32_t)(0u - 32 * second);
+  record->pair[row][0] = (int16_t)(0u - first);
+  record->pair[row][1] = (int16_t)(0u - second);
 }
 
 static void quantize_rows(QuantizedRows* q, const float* x, size_t x_stride, int32_t row_begin, int32_t row_end) {
