@@ -251,6 +251,12 @@ napi_value device_info(napi_env env, napi_callback_info callback) {
     check(napi_set_named_property(env, result, "isa", isa), "result");
     check(napi_set_named_property(env, result, "numThreads", number(env, handle->device->num_threads())), "result");
     check(napi_set_named_property(env, result, "weightBytes", number(env, static_cast<double>(handle->device->weight_bytes()))), "result");
+    napi_value forms = nullptr;
+    check(napi_create_array_with_length(env, kNumFormats, &forms), "rowForms");
+    for (int f = 0; f < kNumFormats; f++) {
+      check(napi_set_element(env, forms, f, number(env, static_cast<double>(handle->device->kernels().row_form(static_cast<Format>(f))))), "rowForms");
+    }
+    check(napi_set_named_property(env, result, "rowForms", forms), "result");
     return result;
   });
 }

@@ -93,7 +93,7 @@ Plan parse_plan(const Object& object) {
   plan.kv.layer_index = kv.int32_vector("layerIndex");
   plan.vocab_size = object.int32("vocabSize", 1);
   plan.int8 = object.boolean("int8");
-  object.for_each("buffers", [&](const Object& b) { plan.buffers.push_back({b.boolean("perLogitRow"), b.boolean("quantized"), b.int32("cols", 1)}); });
+  object.for_each("buffers", [&](const Object& b) { plan.buffers.push_back({b.boolean("perLogitRow"), static_cast<RowForm>(b.int32("form", 0, 2)), b.int32("cols", 1)}); });
   object.for_each("tables", [&](const Object& t) {
     const Span<double> frequencies = t.doubles("inverseFrequencies");
     plan.tables.push_back({std::vector<double>(frequencies.data, frequencies.data + frequencies.length), t.number("magnitude")});

@@ -16,6 +16,7 @@
 #include "kernels.h"
 #include "packed-format.h"
 #include "simd.h"
+#include "gemm-bf16-avx512-inl.h"
 #include "gemm-f32-inl.h"
 #include "quantize-inl.h"
 #include "gemm-tile-inl.h"
@@ -96,7 +97,12 @@ static void int8_gemm(const GemmArgs& args) {
 }
 
 static void gemm(const GemmArgs* args) {
-  if (args->q != nullptr && facts_of(args->weight->format).quantized()) return int8_gemm(*args);
+  if (args->q != nullptr) {
+#ifdef PAGODA_HAS_BF16
+    if (args->q->form == RowForm::Bf16) return bf16_gemm(*args);
+#endif
+    return int8_gemm(*args);
+  }
   switch (args->weight->format) {
     case Format::F32: return float_gemm<FloatSource::F32>(*args);
     case Format::F16: return float_gemm<FloatSource::F16>(*args);
@@ -105,7 +111,24 @@ static void gemm(const GemmArgs* args) {
   }
 }
 
-static bool uses_int8(Format format) { return facts_of(format).quantized(); }
+static RowForm row_form(Format format) {
+#ifdef PAGODA_HAS_BF16
+  if (format == Format::BF16 && cpu_has_bf16()) return RowForm::Bf16;
+#endif
+  return facts_of(format).quantized() ? RowForm::Int8 : RowForm::Float;
+}
+static size_t quantized_bytes(RowForm form, int32_t max_rows, int32_t cols) {
+#ifdef PAGODA_HAS_BF16
+  if (form == RowForm::Bf16) return (size_t)max_rows * bf16_row_values(cols) * 2;
+#endif
+  return form == RowForm::Int8 ? int8_bytes(max_rows, cols) : 0;
+}
+static void quantize_rows(QuantizedRows* q, const float* x, size_t x_stride, int32_t row_begin, int32_t row_end, int32_t column_begin, int32_t column_end) {
+#ifdef PAGODA_HAS_BF16
+  if (q->form == RowForm::Bf16) return round_rows_to_bf16(q, x, x_stride, row_begin, row_end, column_begin, column_end);
+#endif
+  quantize_rows_to_int8(q, x, x_stride, row_begin, row_end, column_begin, column_end);
+}
 static size_t packed_panel_bytes(Format format, int32_t cols) { return panel_layout(format, cols).bytes; }
 static void pack_panels_here(PackedWeight* weight, const uint8_t* const* source_rows, int32_t panel_begin, int32_t panel_end) {
   pack_panels(weight, source_rows, panel_begin, panel_end, kSignedBytes);
@@ -115,7 +138,7 @@ static void dequantize_row_here(const PackedWeight* weight, int32_t row, float* 
 static size_t gemm_scratch_floats(int32_t cols) { return (size_t)num_blocks(cols) * 32 * kPanelRows; }
 
 static void fill_gemm(Kernels& table) {
-  table.uses_int8 = uses_int8;
+  table.row_form = row_form;
   table.packed_panel_bytes = packed_panel_bytes;
   table.pack_panels = pack_panels_here;
   table.dequantize_row = dequantize_row_here;

@@ -67,7 +67,7 @@ template <Format F> static void unpack_panel(const TileJob& job, UnpackedBlock* 
 
 #define PAGODA_TILE_SUMS(SUM, A, B, block)  \
   _tile_zero(SUM);                          \
-  _tile_loadd(A, records[block].a, 32);     \
+  _tile_loadd(A, records[block].rows, 64);  \
   _tile_loadd(B, weights[block].codes, 64); \
   _tile_dpbssd(SUM, A, B);                  \
   _tile_stored(SUM, sums[SUM], 64)
@@ -78,8 +78,8 @@ template <bool kHasMin> PAGODA_INLINE void add_block(f32x16* acc, const int32_t*
   if constexpr (kHasMin) min = load(weights.min);
   PAGODA_UNROLL for (int m = 0; m < kTileRows; ++m) {
     const f32x16 value = {{(f32n)_mm512_cvtepi32_ps(_mm512_load_si512(sums + m * 16))}};
-    acc[m] = fma(value, scale * splat(record.d[m]), acc[m]);
-    if constexpr (kHasMin) acc[m] = fma(min, splat(record.sa[m]), acc[m]);
+    acc[m] = fma(value, scale * splat(record.rows[m].d), acc[m]);
+    if constexpr (kHasMin) acc[m] = fma(min, splat(record.rows[m].sa), acc[m]);
   }
 }
 

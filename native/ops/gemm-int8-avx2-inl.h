@@ -95,7 +95,7 @@ template <Format F, int kRows> PAGODA_NOINLINE void maddubs_tile(const TileJob& 
         if constexpr (is_signed(facts)) magnitude[c] = _mm256_abs_epi8(w[c]);
       }
       PAGODA_UNROLL for (int m = 0; m < kRows; ++m) {
-        const __m256i x = splat_at(record->a[row0 + m] + 4 * t);
+        const __m256i x = splat_at(record->rows[row0 + m].a + 4 * t);
         PAGODA_UNROLL for (int c = 0; c < 2; ++c) {
           if constexpr (is_signed(facts)) {
             const __m256i products = _mm256_madd_epi16(_mm256_maddubs_epi16(magnitude[c], _mm256_sign_epi8(x, w[c])), ones);
@@ -124,11 +124,11 @@ template <Format F, int kRows> PAGODA_NOINLINE void maddubs_tile(const TileJob& 
       constexpr int kShift = facts.offset == 32 ? 5 : 2;
       PAGODA_UNROLL for (int c = 0; c < 2; ++c) {
         const __m256i both = _mm256_slli_epi16(_mm256_blend_epi16(multiplier[0][c], multiplier[1][c], 0xaa), kShift);
-        PAGODA_UNROLL for (int m = 0; m < kRows; ++m) isum[m][c] = _mm256_add_epi32(isum[m][c], _mm256_madd_epi16(both, splat_at(record->pair[row0 + m])));
+        PAGODA_UNROLL for (int m = 0; m < kRows; ++m) isum[m][c] = _mm256_add_epi32(isum[m][c], _mm256_madd_epi16(both, splat_at(record->rows[row0 + m].pair)));
       }
     } else if constexpr (!is_signed(facts) && facts.offset != 0) {
       PAGODA_UNROLL for (int m = 0; m < kRows; ++m) {
-        const __m256i offset = splat_at(facts.offset == 8 ? &record->n8[row0 + m] : &record->n16[row0 + m]);
+        const __m256i offset = splat_at(facts.offset == 8 ? &record->rows[row0 + m].n8 : &record->rows[row0 + m].n16);
         PAGODA_UNROLL for (int c = 0; c < 2; ++c) isum[m][c] = _mm256_add_epi32(isum[m][c], offset);
       }
     }
@@ -154,14 +154,14 @@ template <Format F, int kRows> PAGODA_NOINLINE void maddubs_tile(const TileJob& 
       }
       PAGODA_UNROLL for (int m = 0; m < kRows; ++m) {
         float* sum = sums + m * 16 + c * 8;
-        const __m256 d = _mm256_broadcast_ss(record->d + row0 + m);
+        const __m256 d = _mm256_broadcast_ss(&record->rows[row0 + m].d);
         __m256 value = _mm256_fmadd_ps(_mm256_cvtepi32_ps(isum[m][c]), _mm256_mul_ps(scale, d), _mm256_load_ps(sum));
         if constexpr (facts.scales == ScaleKind::K16Min) {
           // pair holds negated sums.
-          const __m256i weighted = _mm256_sub_epi32(_mm256_setzero_si256(), _mm256_madd_epi16(mins, splat_at(record->pair[row0 + m])));
+          const __m256i weighted = _mm256_sub_epi32(_mm256_setzero_si256(), _mm256_madd_epi16(mins, splat_at(record->rows[row0 + m].pair)));
           value = _mm256_fmadd_ps(_mm256_cvtepi32_ps(weighted), _mm256_mul_ps(min, d), value);
         } else if constexpr (facts.has_min()) {
-          value = _mm256_fmadd_ps(min, _mm256_broadcast_ss(record->sa + row0 + m), value);
+          value = _mm256_fmadd_ps(min, _mm256_broadcast_ss(&record->rows[row0 + m].sa), value);
         }
         _mm256_store_ps(sum, value);
       }

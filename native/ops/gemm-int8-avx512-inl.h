@@ -63,14 +63,14 @@ template <Format F> PAGODA_INLINE BlockScales block_scales(const uint8_t* scales
 template <Format F> PAGODA_INLINE __m512i initial_sum(const Record& record, int row, int half) {
   constexpr FormatFacts facts = facts_of(F);
   if constexpr (facts.sixteens() && facts.offset != 0) {
-    const __m512i n32 = _mm512_set1_epi32(half == 0 ? record.n32lo[row] : record.n32hi[row]);
+    const __m512i n32 = _mm512_set1_epi32(half == 0 ? record.rows[row].n32lo : record.rows[row].n32hi);
     return facts.offset == 32 ? n32 : _mm512_srai_epi32(n32, 3);  // 4
   } else if constexpr (facts.offset == 8) {
-    return _mm512_set1_epi32(record.n8[row]);
+    return _mm512_set1_epi32(record.rows[row].n8);
   } else if constexpr (facts.offset == 16) {
-    return _mm512_set1_epi32(record.n16[row]);
+    return _mm512_set1_epi32(record.rows[row].n16);
   } else if constexpr (facts.offset == 128) {
-    return _mm512_set1_epi32(record.n128[row]);
+    return _mm512_set1_epi32(record.rows[row].n128);
   } else {
     return _mm512_setzero_si512();
   }
@@ -120,7 +120,7 @@ template <Format F, int kRows, int kPanels> PAGODA_NOINLINE void vnni_tile(const
       PAGODA_UNROLL for (int p = 0; p < kPanels; ++p) w[p] = unsigned_chunk<F>(codes + p * panel_bytes, t, table);
       PAGODA_UNROLL for (int m = 0; m < kRows; ++m) {
         int32_t four;
-        memcpy(&four, record->a[row0 + m] + 4 * t, 4);
+        memcpy(&four, record->rows[row0 + m].a + 4 * t, 4);
         const __m512i x = _mm512_set1_epi32(four);
         PAGODA_UNROLL for (int p = 0; p < kPanels; ++p) isum[h][m][p] = _mm512_dpbusd_epi32(isum[h][m][p], w[p], x);
       }
@@ -137,12 +137,12 @@ template <Format F, int kRows, int kPanels> PAGODA_NOINLINE void vnni_tile(const
         }
         PAGODA_UNROLL for (int m = 0; m < kRows; ++m) {
           const int row = row0 + m;
-          const f32x16 d = splat(record->d[row]);
+          const f32x16 d = splat(record->rows[row].d);
           const f32x16 f0 = {{(f32n)_mm512_cvtepi32_ps(isum[0][m][p])}}, f1 = {{(f32n)_mm512_cvtepi32_ps(isum[kHalves - 1][m][p])}};
           // Exact: integers below 2^24.
           f32x16 sum = fma(fma(f0, s0, f1 * s1), super_scale[p] * d, sums[m * kPanels + p]);
           if constexpr (facts.has_min()) {
-            const f32x16 mins = fma(m0, splat((float)-record->pair[row][0]), m1 * splat((float)-record->pair[row][1]));
+            const f32x16 mins = fma(m0, splat((float)-record->rows[row].pair[0]), m1 * splat((float)-record->rows[row].pair[1]));
             sum = fma(mins, super_min[p] * d, sum);
           }
           sums[m * kPanels + p] = sum;
@@ -152,8 +152,8 @@ template <Format F, int kRows, int kPanels> PAGODA_NOINLINE void vnni_tile(const
         PAGODA_UNROLL for (int m = 0; m < kRows; ++m) {
           const int row = row0 + m;
           const f32x16 value = {{(f32n)_mm512_cvtepi32_ps(isum[0][m][p])}};
-          f32x16 sum = fma(value, block.scale * splat(record->d[row]), sums[m * kPanels + p]);
-          if constexpr (facts.has_min()) sum = fma(block.min, splat(record->sa[row]), sum);
+          f32x16 sum = fma(value, block.scale * splat(record->rows[row].d), sums[m * kPanels + p]);
+          if constexpr (facts.has_min()) sum = fma(block.min, splat(record->rows[row].sa), sum);
           sums[m * kPanels + p] = sum;
         }
       }

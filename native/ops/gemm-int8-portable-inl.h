@@ -48,21 +48,21 @@ static void portable_tile(const TileJob& job) {
     for (int m = 0; m < job.rows; ++m) {
       const Record& record = job.records[b];
       const int row = job.row_in_group + m;
-      const int8_t* a = record.a[row];
+      const int8_t* a = record.rows[row].a;
       i32x16 half[2] = {splat_i32(0), splat_i32(0)};
       for (int h = 0; h < 2; ++h) {
         for (int t = 4 * h; t < 4 * h + 4; ++t) {
           half[h] = half[h] + multiply_pairs(even[t], splat_pair(a[4 * t], a[4 * t + 2])) + multiply_pairs(odd[t], splat_pair(a[4 * t + 1], a[4 * t + 3]));
         }
       }
-      const f32x16 d = splat(record.d[row]);
+      const f32x16 d = splat(record.rows[row].d);
       if (facts.sixteens()) {
         // Below 2^24: the products of the integer sums and their scales are exact floats.
         acc[m] = fma(to_float(half[0]) * s[0] + to_float(half[1]) * s[1], scale * d, acc[m]);
-        if (facts.has_min()) acc[m] = fma(ms[0] * splat((float)-record.pair[row][0]) + ms[1] * splat((float)-record.pair[row][1]), min * d, acc[m]);
+        if (facts.has_min()) acc[m] = fma(ms[0] * splat((float)-record.rows[row].pair[0]) + ms[1] * splat((float)-record.rows[row].pair[1]), min * d, acc[m]);
       } else {
         acc[m] = fma(to_float(half[0] + half[1]), scale * d, acc[m]);
-        if (facts.has_min()) acc[m] = fma(min, splat(record.sa[row]), acc[m]);
+        if (facts.has_min()) acc[m] = fma(min, splat(record.rows[row].sa), acc[m]);
       }
     }
   }

@@ -16,7 +16,7 @@ constexpr int32_t kLeastRows = 16, kLeastRowsOfLastTile = 12;
 
 void gemm(const GemmArgs* args) {
   const auto rest = kernels_avx512()->gemm;
-  const isa_amx::AmxGemm tiles = args->q != nullptr && args->row_end - args->row_begin >= kLeastRows ? isa_amx::amx_gemm(args->weight->format) : nullptr;
+  const isa_amx::AmxGemm tiles = args->q != nullptr && args->q->form == RowForm::Int8 && args->row_end - args->row_begin >= kLeastRows ? isa_amx::amx_gemm(args->weight->format) : nullptr;
   if (tiles == nullptr) return rest(args);
   const int32_t last = args->row_end % isa_amx::kTileRows;
   GemmArgs part = *args;

@@ -26,20 +26,26 @@ struct PackedWeight {
   uint8_t* data;       // 64-byte aligned, num_panels * panel_bytes; owned by the caller
 };
 
-// Activations quantized to int8 in [-127, 127], one float scale per 32 columns (llama.cpp's Q8_0 with a float32 scale), with
-// the block sums that unsigned weights and weights with a minimum need. Storage layout is the kernels' own business: the caller
-// only allocates quantized_bytes(max_rows, cols) (64-byte aligned) and passes it around.
+// In which form a product takes its activations.
+//   Int8  in [-127, 127], one float scale per 32 columns (llama.cpp's Q8_0 with a float32 scale), with the block sums that
+//         unsigned weights and weights with a minimum need
+//   Bf16  rounded to nearest even
+enum class RowForm : int32_t { Float = 0, Int8 = 1, Bf16 = 2 };
+
+// Activations in a form of fewer bits. Storage layout is the kernels' own business: the caller only allocates
+// quantized_bytes(form, max_rows, cols) (64-byte aligned) and passes it around.
 struct QuantizedRows {
   uint8_t* data;
   int32_t max_rows;
   int32_t cols;  // padded to a multiple of 32 with zeros
+  RowForm form;
 };
 
 struct GemmArgs {
   const PackedWeight* weight;
   const float* x;             // [m, cols] float activations, used when `q` is null
   size_t x_stride;            // floats between rows of x
-  const QuantizedRows* q;     // int8 activations, or null for float32 arithmetic
+  const QuantizedRows* q;     // activations in the form that the weight's format takes, or null for float32 arithmetic
   int32_t row_begin, row_end;  // rows of x / q
   int32_t panel_begin, panel_end;
   float* out;                 // out[row * out_stride + panel * 16 + lane]; lanes beyond weight->rows are not written
@@ -58,15 +64,17 @@ struct Kernels {
   const char* isa;  // "amx" | "avx512" | "avx2" | "portable"
 
   // --- gemm (native/ops/gemm*) ---
-  // Whether int8 activations may be used with this format (quantized formats: yes; F32, F16, BF16: no, they use float32).
-  bool (*uses_int8)(Format format);
+  // The form that products with this format take where float32 is not asked for: int8 for quantized weights, bf16 for BF16 weights
+  // where the CPU multiplies it, else float.
+  RowForm (*row_form)(Format format);
   size_t (*packed_panel_bytes)(Format format, int32_t cols);
   // source_rows[r - panel_begin*16] points at row r in the file's layout (null = zero row), for rows of panels [begin, end).
   void (*pack_panels)(PackedWeight* weight, const uint8_t* const* source_rows, int32_t panel_begin, int32_t panel_end);
   // Exact dequantization of one row of a packed weight (embedding look-up), equal to the file's values.
   void (*dequantize_row)(const PackedWeight* weight, int32_t row, float* out);
-  size_t (*quantized_bytes)(int32_t max_rows, int32_t cols);
-  void (*quantize_rows)(QuantizedRows* q, const float* x, size_t x_stride, int32_t row_begin, int32_t row_end);
+  size_t (*quantized_bytes)(RowForm form, int32_t max_rows, int32_t cols);
+  // Columns [begin, end) of some rows of x: `begin` a multiple of 32, `end` too or the number of columns.
+  void (*quantize_rows)(QuantizedRows* q, const float* x, size_t x_stride, int32_t row_begin, int32_t row_end, int32_t column_begin, int32_t column_end);
   size_t (*gemm_scratch_floats)(int32_t cols);
   void (*gemm)(const GemmArgs* args);
 

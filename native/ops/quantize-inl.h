@@ -9,25 +9,29 @@
 namespace pagoda {
 namespace PAGODA_ISA_NAMESPACE {
 
-struct Record {
-  int8_t a[kGroupRows][32];
-  float d[kGroupRows];          // scale
-  float sa[kGroupRows];         // scale * sum of a: for weights with a minimum
-  int32_t n8[kGroupRows];       // -8 * sum
-  int32_t n128[kGroupRows];     // -128 * sum
-  int32_t n16[kGroupRows];      // -16 * sum
-  int32_t n32lo[kGroupRows];    // -32 * sum over columns 0..15
-  int32_t n32hi[kGroupRows];    // -32 * sum over columns 16..31
-  int16_t pair[kGroupRows][2];  // -sum over columns 0..15, 16..31
+// 32 columns of one row: a cache line of its own, so that threads which quantize neighbouring rows do not share lines.
+struct RowBlock {
+  int8_t a[32];
+  float d;          // scale
+  float sa;         // scale * sum of a: for weights with a minimum
+  int32_t n8;       // -8 * sum
+  int32_t n128;     // -128 * sum
+  int32_t n16;      // -16 * sum
+  int32_t n32lo;    // -32 * sum over columns 0..15
+  int32_t n32hi;    // -32 * sum over columns 16..31
+  int16_t pair[2];  // -sum over columns 0..15, 16..31
 };
-static_assert(sizeof(Record) == 64 * kGroupRows, "records are whole cache lines");
+struct Record {
+  RowBlock rows[kGroupRows];
+};
+static_assert(sizeof(RowBlock) == 64, "a row's block is one cache line");
 
-static size_t quantized_bytes(int32_t max_rows, int32_t cols) {
+static size_t int8_bytes(int32_t max_rows, int32_t cols) {
   const size_t groups = ((size_t)max_rows + kGroupRows - 1) / kGroupRows;
   return groups * (size_t)num_blocks(cols) * sizeof(Record);
 }
 
-PAGODA_INLINE void quantize_block(Record* record, int row, const float* x, int count) {
+PAGODA_INLINE void quantize_block(RowBlock* block, const float* x, int count) {
   const f32x16 x0 = count >= 16 ? load(x) : load_n(x, count), x1 = count >= 32 ? load(x + 16) : count > 16 ? load_n(x + 16, count - 16) : zero();
   // The maximum is taken over the bits, where a NaN is larger than everything: NaN and infinity end up in the scale and so in
   // every output. A block below 1e-30 counts as zeros, because 127 / amax would overflow.
@@ -35,7 +39,7 @@ PAGODA_INLINE void quantize_block(Record* record, int row, const float* x, int c
   const float amax = f32_of_bits((uint32_t)reduce_max(max(bits_of(x0) & magnitude, bits_of(x1) & magnitude)));
   const float scale = amax / 127.0f, inverse = amax > 1e-30f ? 127.0f / amax : 0.0f;
   const i32x16 q0 = round_to_int(x0 * splat(inverse)), q1 = round_to_int(x1 * splat(inverse));
-  int8_t* a = record->a[row];
+  int8_t* a = block->a;
 #ifdef PAGODA_ISA_AVX512
   _mm_storeu_si128((__m128i*)a, _mm512_cvtsepi32_epi8((__m512i)q0.v[0]));
   _mm_storeu_si128((__m128i*)(a + 16), _mm512_cvtsepi32_epi8((__m512i)q1.v[0]));
@@ -62,23 +66,23 @@ PAGODA_INLINE void quantize_block(Record* record, int row, const float* x, int c
 #endif
   // Codes of what is no number are the smallest integer: sums of them may wrap, the scale makes the result NaN whatever they are.
   const uint32_t first = (uint32_t)lo, second = (uint32_t)hi, sum = first + second;
-  record->d[row] = scale;
-  record->sa[row] = scale * (float)(int32_t)sum;
-  record->n8[row] = (int32_t)(0u - 8 * sum);
-  record->n128[row] = (int32_t)(0u - 128 * sum);
-  record->n16[row] = (int32_t)(0u - 16 * sum);
-  record->n32lo[row] = (int32_t)(0u - 32 * first);
-  record->n32hi[row] = (int32_t)(0u - 32 * second);
-  record->pair[row][0] = (int16_t)(0u - first);
-  record->pair[row][1] = (int16_t)(0u - second);
+  block->d = scale;
+  block->sa = scale * (float)(int32_t)sum;
+  block->n8 = (int32_t)(0u - 8 * sum);
+  block->n128 = (int32_t)(0u - 128 * sum);
+  block->n16 = (int32_t)(0u - 16 * sum);
+  block->n32lo = (int32_t)(0u - 32 * first);
+  block->n32hi = (int32_t)(0u - 32 * second);
+  block->pair[0] = (int16_t)(0u - first);
+  block->pair[1] = (int16_t)(0u - second);
 }
 
-static void quantize_rows(QuantizedRows* q, const float* x, size_t x_stride, int32_t row_begin, int32_t row_end) {
+static void quantize_rows_to_int8(QuantizedRows* q, const float* x, size_t x_stride, int32_t row_begin, int32_t row_end, int32_t column_begin, int32_t column_end) {
   const int blocks = num_blocks(q->cols);
   for (int32_t row = row_begin; row < row_end; ++row) {
     const float* source = x + (size_t)row * x_stride;
     Record* record = reinterpret_cast<Record*>(q->data) + (size_t)(row / kGroupRows) * blocks;
-    for (int b = 0; b < blocks; ++b) quantize_block(record + b, row % kGroupRows, source + (size_t)b * 32, q->cols - b * 32);
+    for (int32_t c = column_begin; c < column_end; c += 32) quantize_block(record[c / 32].rows + row % kGroupRows, source + c, column_end - c);
   }
 }
 

@@ -47,17 +47,17 @@ void Executor::moe_phase(Walker& walker, const Op& op, int32_t num_rows) {
 
 void Executor::gather_expert_rows(Walker& walker, const Op& op, int32_t num_rows) {
   const MoeSpec& moe = op.moe;
-  QuantizedRows gathered{moe_.gathered_q.data(), moe_.max_rows, (op.cols + 31) / 32 * 32};
-  QuantizedRows shared{moe_.shared_in_q.data(), plan_.limits.max_tokens, (op.cols + 31) / 32 * 32};
+  QuantizedRows gathered{moe_.gathered_q.data(), moe_.max_rows, (op.cols + 31) / 32 * 32, RowForm::Int8};
+  QuantizedRows shared{moe_.shared_in_q.data(), plan_.limits.max_tokens, (op.cols + 31) / 32 * 32, RowForm::Int8};
   const int32_t expert_rows = num_rows * moe.top_k;
   for_rows(walker, expert_rows + (moe.shared_cols > 0 ? num_rows : 0), [&](int32_t r) {
     if (r >= expert_rows) {
-      if (int8(moe.shared_gate) || int8(moe.shared_up)) kernels_->quantize_rows(&shared, row(op.in, op.cols, 0), op.cols, r - expert_rows, r - expert_rows + 1);
+      if (int8(moe.shared_gate) || int8(moe.shared_up)) kernels_->quantize_rows(&shared, row(op.in, op.cols, 0), op.cols, r - expert_rows, r - expert_rows + 1, 0, op.cols);
       return;
     }
     float* out = moe_.gathered.floats() + static_cast<size_t>(r) * op.cols;
     std::memcpy(out, row(op.in, op.cols, moe_.source[r]), sizeof(float) * op.cols);
-    if (int8(moe.gate) || int8(moe.up)) kernels_->quantize_rows(&gathered, moe_.gathered.floats(), op.cols, r, r + 1);
+    if (int8(moe.gate) || int8(moe.up)) kernels_->quantize_rows(&gathered, moe_.gathered.floats(), op.cols, r, r + 1, 0, op.cols);
   });
 }
 
@@ -77,10 +77,10 @@ void Executor::add_expert_products(const Op& op, int32_t num_rows, bool down) {
     gemm_.add(args, pool_->num_threads());
   };
   const auto padded = [](int32_t cols) { return (cols + 31) / 32 * 32; };
-  moe_q_[0] = {moe_.gathered_q.data(), moe_.max_rows, padded(op.cols)};
-  moe_q_[1] = {moe_.hidden_q.data(), moe_.max_rows, padded(moe.expert_cols)};
-  moe_q_[2] = {moe_.shared_in_q.data(), plan_.limits.max_tokens, padded(op.cols)};
-  moe_q_[3] = {moe_.shared_hidden_q.data(), plan_.limits.max_tokens, padded(moe.shared_cols)};
+  moe_q_[0] = {moe_.gathered_q.data(), moe_.max_rows, padded(op.cols), RowForm::Int8};
+  moe_q_[1] = {moe_.hidden_q.data(), moe_.max_rows, padded(moe.expert_cols), RowForm::Int8};
+  moe_q_[2] = {moe_.shared_in_q.data(), plan_.limits.max_tokens, padded(op.cols), RowForm::Int8};
+  moe_q_[3] = {moe_.shared_hidden_q.data(), plan_.limits.max_tokens, padded(moe.shared_cols), RowForm::Int8};
   for (int32_t e = 0; e < moe.num_experts; e++) {
     const int32_t first = moe_.first_row[e], last = moe_.first_row[e + 1];
     if (first == last) continue;
@@ -108,7 +108,7 @@ void Executor::activate_expert_rows(Walker& walker, const Op& op, int32_t num_ro
     kernels_->gated_activation(hidden, up + static_cast<size_t>(r) * cols, hidden, cols, op.activation);
     if (quantize) {
       QuantizedRows rows = q;
-      kernels_->quantize_rows(&rows, gate, cols, r, r + 1);
+      kernels_->quantize_rows(&rows, gate, cols, r, r + 1, 0, cols);
     }
   };
   for_rows(walker, expert_rows + (moe.shared_cols > 0 ? num_rows : 0), [&](int32_t r) {

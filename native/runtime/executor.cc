@@ -56,12 +56,12 @@ void Executor::allocate_buffers() {
   const size_t max_tokens = static_cast<size_t>(plan_.limits.max_tokens);
   for (const BufferSpec& spec : plan_.buffers) {
     const size_t rows = spec.per_logit_row ? static_cast<size_t>(plan_.limits.logit_rows) : max_tokens;
-    if (spec.quantized) {
-      buffers_.emplace_back(kernels_->quantized_bytes(static_cast<int32_t>(rows), spec.cols));
-      quantized_.push_back({buffers_.back().data(), static_cast<int32_t>(rows), (spec.cols + 31) / 32 * 32});
+    if (spec.form != RowForm::Float) {
+      buffers_.emplace_back(kernels_->quantized_bytes(spec.form, static_cast<int32_t>(rows), spec.cols));
+      quantized_.push_back({buffers_.back().data(), static_cast<int32_t>(rows), (spec.cols + 31) / 32 * 32, spec.form});
     } else {
       buffers_.emplace_back(rows * spec.cols * sizeof(float));
-      quantized_.push_back({nullptr, 0, 0});
+      quantized_.push_back({nullptr, 0, 0, RowForm::Float});
     }
   }
   for (const Op& op : plan_.ops) {
@@ -302,7 +302,7 @@ void Executor::row_op(const Op& op, const Step& step, int32_t r, float* scratch)
     case OpKind::LayerNorm:
       return kernels_->layer_norm(row(op.in, cols, r), row(op.out, cols, r), weights_->vector(op.weight), op.bias >= 0 ? weights_->vector(op.bias) : nullptr, cols, op.eps);
     case OpKind::Quantize:
-      return kernels_->quantize_rows(&quantized_[op.q], row(op.in, cols, 0), cols, r, r + 1);
+      return kernels_->quantize_rows(&quantized_[op.q], row(op.in, cols, 0), cols, r, r + 1, 0, cols);
     case OpKind::Rope: {
       const RopeTable& table = tables_[op.table];
       const size_t at = static_cast<size_t>(position_[r]) * table.pairs;

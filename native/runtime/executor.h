@@ -81,7 +81,7 @@ class Executor {
   void combine_experts(Walker& walker, const Op& op, int32_t num_rows);
 
   float* row(int buffer, int32_t cols, int32_t index) const { return buffers_[buffer].floats() + static_cast<size_t>(index) * cols; }
-  bool int8(int weight) const { return plan_.int8 && kernels_->uses_int8(weights_->matrix(weight).format); }
+  bool int8(int weight) const { return plan_.int8 && kernels_->row_form(weights_->matrix(weight).format) == RowForm::Int8; }
 
   const Kernels* kernels_;
   ThreadPool* pool_;

@@ -32,16 +32,16 @@ void MoeBuffers::allocate(const Plan& plan, const WeightStore& weights, const Ke
   up = AlignedBuffer(rows * expert_cols * sizeof(float));
   down = AlignedBuffer(rows * cols * sizeof(float));
   if (int8) {
-    gathered_q = AlignedBuffer(kernels.quantized_bytes(max_rows, cols));
-    hidden_q = AlignedBuffer(kernels.quantized_bytes(max_rows, expert_cols));
+    gathered_q = AlignedBuffer(kernels.quantized_bytes(RowForm::Int8, max_rows, cols));
+    hidden_q = AlignedBuffer(kernels.quantized_bytes(RowForm::Int8, max_rows, expert_cols));
   }
   if (shared_cols == 0) return;
   shared_gate = AlignedBuffer(tokens * shared_cols * sizeof(float));
   shared_up = AlignedBuffer(tokens * shared_cols * sizeof(float));
   shared_down = AlignedBuffer(tokens * cols * sizeof(float));
   if (int8) {
-    shared_in_q = AlignedBuffer(kernels.quantized_bytes(plan.limits.max_tokens, cols));
-    shared_hidden_q = AlignedBuffer(kernels.quantized_bytes(plan.limits.max_tokens, shared_cols));
+    shared_in_q = AlignedBuffer(kernels.quantized_bytes(RowForm::Int8, plan.limits.max_tokens, cols));
+    shared_hidden_q = AlignedBuffer(kernels.quantized_bytes(RowForm::Int8, plan.limits.max_tokens, shared_cols));
   }
 }
 

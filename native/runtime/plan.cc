@@ -129,11 +129,11 @@ class Checker {
   void side(int buffer) { per_logit_row_ = spec(buffer).per_logit_row; }
   void buffer(int index, int cols) const {
     const BufferSpec& b = spec(index);
-    check(!b.quantized && b.per_logit_row == per_logit_row_ && cols > 0 && cols <= b.cols, "buffer");
+    check(b.form == RowForm::Float && b.per_logit_row == per_logit_row_ && cols > 0 && cols <= b.cols, "buffer");
   }
   void quantized(int index, int cols) const {
     const BufferSpec& b = spec(index);
-    check(b.quantized && b.per_logit_row == per_logit_row_ && b.cols == cols, "quantized buffer");
+    check(b.form != RowForm::Float && b.per_logit_row == per_logit_row_ && b.cols == cols, "quantized buffer");
   }
   void matrix(int index, int rows, int cols, int parts, bool at_least = false) const {
     check(index >= 0 && index < static_cast<int>(weights_.num_weights()), "weight");
@@ -157,7 +157,7 @@ class Checker {
     check(m.cols == op.cols, "weight shape");
     if (op.q >= 0) {
       quantized(op.q, op.cols);
-      check(kernels_.uses_int8(m.format), "quantized input");
+      check(kernels_.row_form(m.format) == spec(op.q).form, "quantized input");
     } else {
       buffer(op.in, op.cols);
     }

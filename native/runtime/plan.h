@@ -17,11 +17,11 @@ enum class OpKind : int32_t {
 };
 constexpr int kNumOpKinds = 17;
 
-// One activation buffer: float rows [capacity, cols], or quantized rows when `quantized`. T buffers have max_tokens rows, R
-// buffers (rows that need logits) `logit_rows`.
+// One activation buffer: rows [capacity, cols] of one form. T buffers have max_tokens rows, R buffers (rows that need logits)
+// `logit_rows`.
 struct BufferSpec {
   bool per_logit_row = false;
-  bool quantized = false;
+  RowForm form = RowForm::Float;
   int32_t cols = 0;
 };
 
@@ -81,7 +81,7 @@ struct Plan {
   LimitsSpec limits;
   KvSpec kv;
   int32_t vocab_size = 0;
-  bool int8 = false;  // quantized weights are multiplied with int8 activations
+  bool int8 = false;  // products take their activations in the form of fewer bits that the weight's format allows, not in float32
   std::vector<BufferSpec> buffers;
   std::vector<RopeTableSpec> tables;
   std::vector<Op> ops;

@@ -10,7 +10,7 @@ namespace pagoda::bench {
 namespace {
 
 constexpr int kRowsPerCall = 256;               // as runtime/gemm-phase.cc
-constexpr size_t kWeightBytes = size_t{64} << 20;
+constexpr size_t kWeightBytes = size_t{256} << 20;  // far beyond the caches: as when a step goes through a whole model
 constexpr double kMacsPerWindow = 4e7;          // per thread: 0.1 to 0.8 ms, as short as the windows of the peaks
 constexpr double kBytesPerWindow = 4e6;         // per thread, where memory is the limit
 
@@ -49,11 +49,11 @@ void bench_gemm(const Kernels& kernels, Format format, int cols, int rows, int m
   kernels.pack_panels(&weight, pointers.data(), 0, 1);
   for (int p = 1; p < all_panels; ++p) std::memcpy(data.data() + panel_bytes * p, data.data(), panel_bytes);
 
-  AlignedBuffer x(sizeof(float) * m * cols), quantized(kernels.quantized_bytes(m, cols));
+  AlignedBuffer x(sizeof(float) * m * cols), quantized(kernels.quantized_bytes(kernels.row_form(format), m, cols));
   for (int i = 0; i < m * cols; ++i) x.floats()[i] = static_cast<float>(i * 7919LL % 2001 - 1000) * 0.001f;
-  QuantizedRows q = {quantized.data(), m, cols};
-  const bool integer = kernels.uses_int8(format);
-  if (integer) kernels.quantize_rows(&q, x.floats(), cols, 0, m);
+  QuantizedRows q = {quantized.data(), m, cols, kernels.row_form(format)};
+  const bool has_form = q.form != RowForm::Float;
+  if (has_form) kernels.quantize_rows(&q, x.floats(), cols, 0, m, 0, cols);
 
   // A window: a run of panels per thread, one after the other through all copies.
   const double macs_per_panel = static_cast<double>(m) * cols * kPanelRows;
@@ -75,7 +75,7 @@ void bench_gemm(const Kernels& kernels, Format format, int cols, int rows, int m
       part.num_panels = window;
       part.rows = window * kPanelRows;
       for (int row = 0; row < m; row += kRowsPerCall) {
-        const GemmArgs args = {&part, x.floats(), static_cast<size_t>(cols), integer ? &q : nullptr, row, std::min(row + kRowsPerCall, m), 0, window, outs[t].floats(), out_stride, nullptr, false, scratches[t].floats()};
+        const GemmArgs args = {&part, x.floats(), static_cast<size_t>(cols), has_form ? &q : nullptr, row, std::min(row + kRowsPerCall, m), 0, window, outs[t].floats(), out_stride, nullptr, false, scratches[t].floats()};
         kernels.gemm(&args);
       }
     });

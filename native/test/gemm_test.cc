@@ -190,12 +190,16 @@ struct Run {
   Aligned<uint8_t> quantized;
   Aligned<float> scratch;
   int stride;
-  Run(const Kernels& kernels, const Case& c, const Packed& packed, bool int8) : kernels(kernels), c(c), packed(packed), stride(packed.weight.num_panels * kPanelRows) {
+  Run(const Kernels& kernels, const Case& c, const Packed& packed, RowForm form) : kernels(kernels), c(c), packed(packed), stride(packed.weight.num_panels * kPanelRows) {
     scratch = aligned<float>(kernels.gemm_scratch_floats(c.cols));
-    if (!int8) return;
-    quantized = aligned<uint8_t>(kernels.quantized_bytes(c.m, c.cols));
-    q = {quantized.get(), c.m, c.cols};
-    for (int r = c.m - 1; r >= 0; --r) kernels.quantize_rows(&q, c.x.data(), c.cols, r, r + 1);  // one by one, backwards
+    if (form == RowForm::Float) return;
+    quantized = aligned<uint8_t>(kernels.quantized_bytes(form, c.m, c.cols));
+    q = {quantized.get(), c.m, c.cols, form};
+    for (int r = c.m - 1; r >= 0; --r) {  // one by one, backwards, in two parts
+      const int middle = c.cols / 64 * 32;
+      kernels.quantize_rows(&q, c.x.data(), c.cols, r, r + 1, middle, c.cols);
+      kernels.quantize_rows(&q, c.x.data(), c.cols, r, r + 1, 0, middle);
+    }
   }
   void part(std::vector<float>* out, int row_begin, int row_end, int panel_begin, int panel_end, const float* bias = nullptr, bool accumulate = false) const {
     GemmArgs args = {&packed.weight, c.x.data(), static_cast<size_t>(c.cols), q.data ? &q : nullptr, row_begin, row_end, panel_begin, panel_end,
@@ -265,6 +269,28 @@ void check_int8_values(const Run& run, const std::vector<float>& out, const std:
   check(worst < 4e-6, what + ": values");
 }
 
+// bf16 path against sums in double over the activations rounded to nearest even.
+void check_bf16_values(const Run& run, const std::vector<float>& out, const std::string& what) {
+  const Case& c = run.c;
+  double worst = 0;
+  for (int r = 0; r < c.m; ++r) for (int o = 0; o < c.rows; ++o) {
+    double sum = 0, size = 0;
+    for (int k = 0; k < c.cols; ++k) {
+      uint32_t bits;
+      memcpy(&bits, &c.x[r * c.cols + k], 4);
+      bits = (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000;
+      float x;
+      memcpy(&x, &bits, 4);
+      const double term = static_cast<double>(x) * c.weights[static_cast<size_t>(o) * c.cols + k];
+      sum += term;
+      size += fabs(term);
+    }
+    worst = fmax(worst, fabs(sum - out[r * run.stride + o]) / (size + 1e-30));
+  }
+  if (!(worst < 4e-6)) printf("  worst relative error %.3g\n", worst);
+  check(worst < 4e-6, what + ": values");
+}
+
 void check_float_values(const Run& run, const std::vector<float>& out, bool fused, const std::string& what) {
   const Case& c = run.c;
   bool ok = true;
@@ -312,13 +338,22 @@ void check_format(Format f, const std::vector<const Kernels*>& tables) {
           }
           check(ok, what + ": dequantize_row");
         }
-        const Run float_run(*kernels, c, packed, false);
+        const Run float_run(*kernels, c, packed, RowForm::Float);
         const std::vector<float> by_float = float_run.whole();
         check_float_values(float_run, by_float, fused, what + " float");
         check_splits(float_run, by_float, what + " float");
-        check(kernels->uses_int8(f) == !is_float(f), what + ": uses_int8");
-        if (is_float(f)) continue;
-        const Run int8_run(*kernels, c, packed, true);
+        const RowForm form = kernels->row_form(f);
+        if (is_float(f)) {
+          check(form == RowForm::Float || (f == Format::BF16 && form == RowForm::Bf16), what + ": form of the activations");
+          if (form == RowForm::Float) continue;
+          const Run bf16_run(*kernels, c, packed, form);
+          const std::vector<float> by_bf16 = bf16_run.whole();
+          check_bf16_values(bf16_run, by_bf16, what + " bf16");
+          check_splits(bf16_run, by_bf16, what + " bf16");
+          continue;
+        }
+        check(form == RowForm::Int8, what + ": form of the activations");
+        const Run int8_run(*kernels, c, packed, RowForm::Int8);
         const std::vector<float> by_int8 = int8_run.whole();
         check_int8_values(int8_run, by_int8, what + " int8");
         check_splits(int8_run, by_int8, what + " int8");
@@ -337,7 +372,7 @@ void check_odd_activations(const Kernels& kernels) {
   c.x[64 + 5] = INFINITY;
   for (int k = 0; k < 64; ++k) c.x[128 + k] = 1e-38f;
   const Packed packed(kernels, c);
-  const Run run(kernels, c, packed, true);
+  const Run run(kernels, c, packed, RowForm::Int8);
   const std::vector<float> out = run.whole();
   check(isnan(out[0]), std::string(kernels.isa) + ": NaN activation");
   check(!isfinite(out[16]), std::string(kernels.isa) + ": infinite activation");

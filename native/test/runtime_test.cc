@@ -333,9 +333,9 @@ Plan small_plan() {
   plan.kv.layer_index = {0};
   plan.vocab_size = kVocabulary;
   // 0 residual, 1 normed, 2 q, 3 k, 4 v, 5 attention, 6 selected, 7 logits
-  for (int i = 0; i < 6; i++) plan.buffers.push_back({false, false, kHidden});
-  plan.buffers.push_back({true, false, kHidden});
-  plan.buffers.push_back({true, false, kVocabulary});
+  for (int i = 0; i < 6; i++) plan.buffers.push_back({false, RowForm::Float, kHidden});
+  plan.buffers.push_back({true, RowForm::Float, kHidden});
+  plan.buffers.push_back({true, RowForm::Float, kVocabulary});
   RopeTableSpec table;
   for (int i = 0; i < kHeadDim / 2; i++) table.inverse_frequencies.push_back(1.0 / (1 + i));
   plan.tables.push_back(table);

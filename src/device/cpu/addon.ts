@@ -34,22 +34,9 @@ export const FORMATS: Readonly<Record<TensorType, number>> = {
   MXFP4: 15,
 };
 
-/** Formats that are multiplied with int8 activations when the compute type is int8; the others use float32. */
-export const INT8_FORMATS: ReadonlySet<TensorType> = new Set<TensorType>([
-  'Q8_0',
-  'Q4_0',
-  'Q4_1',
-  'Q5_0',
-  'Q5_1',
-  'Q2_K',
-  'Q3_K',
-  'Q4_K',
-  'Q5_K',
-  'Q6_K',
-  'IQ4_NL',
-  'IQ4_XS',
-  'MXFP4',
-]);
+/** In which form a product takes its activations; the order is that of `enum class RowForm` (native/ops/kernels.h). */
+export const ROW_FORMS = ['float', 'int8', 'bf16'] as const;
+export type RowForm = (typeof ROW_FORMS)[number];
 
 /** Numbers of `enum class KvType`. */
 export const KV_TYPES: Readonly<Record<KvDtype, number>> = { f32: 0, f16: 1, bf16: 2, int8: 3 };
@@ -145,7 +132,8 @@ export interface NativeOp {
 
 export interface NativeBuffer {
   readonly perLogitRow: boolean;
-  readonly quantized: boolean;
+  /** Index in ROW_FORMS. */
+  readonly form: number;
   readonly cols: number;
 }
 
@@ -167,6 +155,7 @@ export interface NativePlan {
     readonly layerIndex: Int32Array;
   };
   readonly vocabSize: number;
+  /** Products take their activations in the form of fewer bits that the weight's format allows. */
   readonly int8: boolean;
   readonly buffers: readonly NativeBuffer[];
   readonly tables: ReadonlyArray<{ readonly inverseFrequencies: Float64Array; readonly magnitude: number }>;
@@ -240,7 +229,13 @@ export interface Addon {
     readonly cpus?: Int32Array;
     readonly cpuStarts?: Int32Array;
   }): DeviceHandle;
-  deviceInfo(handle: DeviceHandle): { readonly isa: string; readonly numThreads: number; readonly weightBytes: number };
+  /** `rowForms`: for each of FORMATS the form of activations, as an index in ROW_FORMS, where float32 is not asked for. */
+  deviceInfo(handle: DeviceHandle): {
+    readonly isa: string;
+    readonly numThreads: number;
+    readonly weightBytes: number;
+    readonly rowForms: readonly number[];
+  };
   /** Equal for two devices exactly when one can use what the other has packed. */
   packedLayout(handle: DeviceHandle): string;
   /** Bytes that a matrix takes when packed. */

@@ -9,7 +9,7 @@ import type { LoadedModel } from '../../model/load-model.ts';
 import type { Device, DeviceInfo, DeviceLimits, SequenceInit } from '../device.ts';
 import type { ForwardBatch, StepResult } from '../forward-batch.ts';
 import { type KvDtype, type KvLayout, kvLayout } from '../kv-layout.ts';
-import { type Addon, type DeviceHandle, INT8_FORMATS, loadAddon, type NativeSequence } from './addon.ts';
+import { type Addon, type DeviceHandle, FORMATS, loadAddon, type NativeSequence, ROW_FORMS } from './addon.ts';
 import { type LoadProgress, loadWeights } from './load-weights.ts';
 import { lower } from './lower.ts';
 import { PackedCache, type PackedCacheOptions } from './packed-cache.ts';
@@ -25,7 +25,7 @@ export interface CpuDeviceOptions {
   readonly isa?: string;
   /** Default: all cores this process may use. */
   readonly numThreads?: number;
-  /** int8: quantized weights are multiplied with int8 activations; f32: everything in float32. Default int8. */
+  /** int8: quantized weights are multiplied with int8 activations, BF16 weights with bf16 ones where the CPU can; f32: everything in float32. Default int8. */
   readonly computeDtype?: 'int8' | 'f32';
   /** Default auto; see thread-cpus.ts. */
   readonly threadsBind?: ThreadsBind;
@@ -68,10 +68,11 @@ export async function createCpuDevice(
     await cache?.load();
     const weights = await loadWeights({ addon, handle }, planned, checkpoint, options.onProgress);
     const int8 = computeDtype === 'int8';
-    const usesInt8 = (name: string) => int8 && INT8_FORMATS.has(weights.formatOf(name));
+    const { rowForms } = addon.deviceInfo(handle);
+    const rowForm = (name: string) => (int8 ? ROW_FORMS[rowForms[FORMATS[weights.formatOf(name)]]!]! : 'float');
     await addon.setPlan(
       handle,
-      lower({ program: model.program, kv, limits, weightIndex: weights.indexOf, usesInt8, int8 }),
+      lower({ program: model.program, kv, limits, weightIndex: weights.indexOf, rowForm, int8 }),
     );
     return new CpuDevice({ addon, handle, kv, limits, computeDtype, cache });
   } catch (error) {

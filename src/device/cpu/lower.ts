@@ -1,5 +1,5 @@
-// Lowers a Program to the native plan: residual adds become the end of the product before them, each input of int8 products is
-// quantized once, ops that need no barrier between them share a phase, and values that are never alive together share a buffer.
+// Lowers a Program to the native plan: residual adds become the end of the product before them, each input of products that take
+// fewer bits is brought into their form once, ops that need no barrier between them share a phase, and values that are never alive together share a buffer.
 
 import { PagodaError } from '../../errors.ts';
 import type { MoeOp, Program, RopeTable, Value, WeightRef } from '../../model/program.ts';
@@ -13,6 +13,7 @@ import {
   type NativeOpKind,
   type NativePlan,
   OP_KINDS,
+  type RowForm,
 } from './addon.ts';
 import { type FusedOp, fuseResiduals } from './fuse-residuals.ts';
 import { placeValues } from './place-values.ts';
@@ -24,10 +25,12 @@ export interface LowerOptions {
   readonly limits: DeviceLimits;
   /** Index of a loaded weight. */
   readonly weightIndex: (name: string) => number;
-  /** Whether products with this weight take int8 activations. */
-  readonly usesInt8: (name: string) => boolean;
+  /** The form in which products with this weight take their activations. */
+  readonly rowForm: (name: string) => RowForm;
   readonly int8: boolean;
 }
+
+type FusedLinear = Extract<FusedOp, { kind: 'linear' }>;
 
 /** Rows that go through the output layer at a time: bounds the memory for logits. */
 const LOGIT_ROWS = 64;
@@ -86,7 +89,7 @@ export interface LoweredOp {
 export interface Storage {
   readonly id: number;
   readonly cols: number;
-  readonly kind: 'float' | 'quantized' | 'kv';
+  readonly kind: RowForm | 'kv';
   readonly perLogitRow: boolean;
 }
 
@@ -113,8 +116,8 @@ class OpLowering {
   readonly #options: LowerOptions;
   readonly #tables: RopeTables;
   readonly #storages = new Map<number, Storage>();
-  /** Storage -> its int8 form while that is up to date. */
-  readonly #quantized = new Map<number, Storage>();
+  /** Storage -> its other forms while they are up to date. */
+  readonly #forms = new Map<number, Map<RowForm, Storage>>();
   #nextId: number;
 
   constructor(options: LowerOptions, tables: RopeTables) {
@@ -126,20 +129,23 @@ class OpLowering {
   lowerAll(ops: readonly FusedOp[]): LoweredOp[] {
     const lowered: LoweredOp[] = [];
     for (const op of ops) {
-      if (op.kind === 'linear' && this.#options.usesInt8(op.weight.name)) this.#quantize(op.in, op.storageOf, lowered);
+      if (op.kind === 'linear') this.#quantize(op, lowered);
       const next = this.#lower(op);
       lowered.push(next);
-      for (const storage of next.writes) this.#quantized.delete(storage.id);
-      if (op.kind === 'linear' && next.storages.q && this.#makesLogits(op)) lowered.push(this.#rescore(op));
+      for (const storage of next.writes) this.#forms.delete(storage.id);
+      if (op.kind === 'linear' && next.storages.q?.kind === 'int8' && this.#makesLogits(op))
+        lowered.push(this.#rescore(op));
     }
     return lowered;
   }
 
-  #quantize(value: Value, storageOf: FusedOp['storageOf'], lowered: LoweredOp[]): void {
+  #quantize({ in: value, weight, storageOf }: FusedLinear, lowered: LoweredOp[]): void {
+    const form = this.#options.rowForm(weight.name);
     const source = this.#storage(value, storageOf);
-    if (this.#quantized.has(source.id)) return;
-    const q: Storage = { id: this.#nextId++, cols: value.cols, kind: 'quantized', perLogitRow: source.perLogitRow };
-    this.#quantized.set(source.id, q);
+    const forms = this.#forms.get(source.id) ?? new Map<RowForm, Storage>();
+    if (form === 'float' || forms.has(form)) return;
+    const q: Storage = { id: this.#nextId++, cols: value.cols, kind: form, perLogitRow: source.perLogitRow };
+    this.#forms.set(source.id, forms.set(form, q));
     const op = {
       kind: 'quantize',
       work: 'rows',
@@ -149,12 +155,12 @@ class OpLowering {
     lowered.push({ ...op, reads: [source], writes: [q], fields: { cols: value.cols } });
   }
 
-  #makesLogits({ out }: Extract<FusedOp, { kind: 'linear' }>): boolean {
+  #makesLogits({ out }: FusedLinear): boolean {
     return out.rows === 'R' && out.cols === this.#options.program.vocabSize;
   }
 
   /** After an output layer in int8: its best logits once more, from the float32 activations. */
-  #rescore(op: Extract<FusedOp, { kind: 'linear' }>): LoweredOp {
+  #rescore(op: FusedLinear): LoweredOp {
     const storages = { in: this.#storage(op.in, op.storageOf), out: this.#storage(op.out, op.storageOf) };
     const bias = op.bias ? { bias: this.#options.weightIndex(op.bias.name) } : {};
     const fields = { cols: op.in.cols, weight: this.#options.weightIndex(op.weight.name), ...bias };
@@ -300,10 +306,10 @@ class OpLowering {
     }
   }
 
-  #linear(op: Extract<FusedOp, { kind: 'linear' }>): LoweredOp {
+  #linear(op: FusedLinear): LoweredOp {
     const source = this.#storage(op.in, op.storageOf);
     const out = this.#storage(op.out, op.storageOf);
-    const q = this.#options.usesInt8(op.weight.name) ? this.#quantized.get(source.id) : undefined;
+    const q = this.#forms.get(source.id)?.get(this.#options.rowForm(op.weight.name));
     const bias = op.bias ? { bias: this.#options.weightIndex(op.bias.name) } : {};
     return {
       kind: op.kind,

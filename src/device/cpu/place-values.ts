@@ -1,7 +1,7 @@
 // Gives every storage a buffer. A buffer serves another storage only in a phase after the last one that touched it: inside a
 // phase the threads are at different rows, and storages of different widths would overlap across rows.
 
-import type { NativeBuffer } from './addon.ts';
+import { type NativeBuffer, ROW_FORMS, type RowForm } from './addon.ts';
 import type { Storage } from './lower.ts';
 import type { ScheduledOp } from './schedule-phases.ts';
 
@@ -25,27 +25,26 @@ export function placeValues(ops: readonly ScheduledOp[]): {
     }
   }
   keepTokenRowsForLogits(ops, lifetimes);
-  const buffers: Array<{ perLogitRow: boolean; quantized: boolean; cols: number; busyUntil: number }> = [];
+  const buffers: Array<{ perLogitRow: boolean; form: number; cols: number; busyUntil: number }> = [];
   const places = new Map<number, number>();
   for (const { storage, first, last } of [...lifetimes.values()].sort((a, b) => a.first - b.first)) {
-    const quantized = storage.kind === 'quantized';
+    const form = ROW_FORMS.indexOf(storage.kind as RowForm);
     const free = buffers.flatMap((buffer, index) => {
-      const fits =
-        buffer.busyUntil < first && buffer.perLogitRow === storage.perLogitRow && buffer.quantized === quantized;
-      return fits && (!quantized || buffer.cols === storage.cols) ? [index] : [];
+      const fits = buffer.busyUntil < first && buffer.perLogitRow === storage.perLogitRow && buffer.form === form;
+      return fits && (form === 0 || buffer.cols === storage.cols) ? [index] : [];
     });
     // The smallest that is wide enough, else the widest, which grows.
     const wasted = (index: number) => buffers[index]!.cols - storage.cols;
     free.sort((a, b) => (wasted(a) >= 0 && wasted(b) >= 0 ? wasted(a) - wasted(b) : wasted(b) - wasted(a)));
     const index =
-      free[0] ?? buffers.push({ perLogitRow: storage.perLogitRow, quantized, cols: storage.cols, busyUntil: last }) - 1;
+      free[0] ?? buffers.push({ perLogitRow: storage.perLogitRow, form, cols: storage.cols, busyUntil: last }) - 1;
     const buffer = buffers[index]!;
     buffer.cols = Math.max(buffer.cols, storage.cols);
     buffer.busyUntil = last;
     places.set(storage.id, index);
   }
   return {
-    buffers: buffers.map(({ perLogitRow, quantized, cols }) => ({ perLogitRow, quantized, cols })),
+    buffers: buffers.map(({ perLogitRow, form, cols }) => ({ perLogitRow, form, cols })),
     bufferOf: (storage) => places.get(storage)!,
   };
 }

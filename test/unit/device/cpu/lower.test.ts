@@ -54,7 +54,14 @@ function plan(program: Program, int8: boolean) {
     if (!names.includes(name)) names.push(name);
     return names.indexOf(name);
   };
-  return lower({ program, kv: kvLayout(program, 'f16', 16), limits, weightIndex, usesInt8: () => int8, int8 });
+  return lower({
+    program,
+    kv: kvLayout(program, 'f16', 16),
+    limits,
+    weightIndex,
+    rowForm: () => (int8 ? 'int8' : 'float'),
+    int8,
+  });
 }
 
 const kind = (op: NativeOp) => OP_KINDS[op.kind];
