@@ -1,3 +1,4 @@
+import { execFile } from 'node:child_process';
 import { resolve } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import type { CliIo } from '../../../src/cli/cli-io.ts';
@@ -43,7 +44,6 @@ describe('usage', () => {
     [['serve', '--tensor-parallel-size=2'], 'Pagoda runs on one device'],
     [['serve', '--kv-cache-dtype', 'fp8'], 'fp8'],
     [['serve', 'a.gguf', '--model', 'b.gguf'], 'Two models'],
-    [['serve', './missing.gguf'], './missing.gguf'],
     [['complete', '--temperature', 'warm', '-p', 'x'], "--temperature must be a number, got 'warm'."],
     [['complete', '--temperature', '5', '-p', 'x', ...fast], 'temperature must be in [0, 2], got 5.'],
     [['complete'], 'A prompt is missing'],
@@ -55,6 +55,16 @@ describe('usage', () => {
     expect(stderr).toContain(message);
     expect(stderr.trimEnd().split('\n')).toHaveLength(1);
     expect(stderr).not.toMatch(/\n\s+at /);
+  });
+
+  // Both processes look for the model, so they must be the built ones.
+  it('serve with a model that is not there', async () => {
+    const argv = [resolve(import.meta.dirname, '../../../bin/pagoda.js'), 'serve', './missing.gguf'];
+    const { code, stdout, stderr } = await new Promise<{ code: unknown; stdout: string; stderr: string }>((done) =>
+      execFile(process.execPath, argv, (error, stdout, stderr) => done({ code: error?.code, stdout, stderr })),
+    );
+    expect([code, stdout]).toEqual([2, '']);
+    expect(stderr).toMatch(/^error: \.\/missing\.gguf: no such file or folder .*\n$/);
   });
 
   it('takes underscores in names, not in values', () => {
