@@ -31,7 +31,8 @@
 namespace pagoda {
 namespace PAGODA_ISA_NAMESPACE {
 
-constexpr size_t kSlabBytes = 1 << 20;  // activations of one row slab
+constexpr size_t kSlabBytes = 1 << 20;   // activations of one row slab
+constexpr size_t kLeastAhead = 8 << 10;  // bytes between what is read and what is prefetched
 
 static int tile_height(const TileHeights& tiles, int32_t row, int32_t left) {
   const int in_group = kGroupRows - row % kGroupRows;
@@ -81,15 +82,24 @@ static void int8_gemm(const GemmArgs& args) {
     for (int32_t panel = args.panel_begin, panels; panel < args.panel_end; panel += panels) {
       panels = std::min(tile_panels(weight.format), args.panel_end - panel);
       const TileHeights& tiles = tile_heights(weight.format, panels);
-      job.first = true;
-      for (job.row = begin; job.row < end; job.row += job.rows, job.first = false) {
+      // While the tiles work on these panels, the next ones come in, evenly spread over their blocks.
+      const size_t now_bytes = (size_t)panels * weight.panel_bytes;
+      const uint8_t* const here = weight.data + (size_t)panel * weight.panel_bytes;
+      job.ahead = here + std::max(now_bytes, kLeastAhead);
+      const uint8_t* const last = std::min<const uint8_t*>(job.ahead + now_bytes, weight.data + (size_t)args.panel_end * weight.panel_bytes);
+      const int tall = tiles.heights[0];
+      const int32_t slots = (end - begin + tall - 1) / tall * job.blocks;
+      const int lines = (int)((now_bytes / 64 + slots - 1) / slots);
+      for (job.row = begin; job.row < end; job.row += job.rows) {
         job.rows = tile_height(tiles, job.row, end - job.row);
+        job.lines_ahead = job.ahead < last ? lines : 0;
         job.row_in_group = job.row % kGroupRows;
         job.records = reinterpret_cast<const Record*>(args.q->data) + (size_t)(job.row / kGroupRows) * job.blocks;
         const bool together = panels > 1 && job.rows == tiles.heights[0];
         for (int32_t p = panel; p < (together ? panel + 1 : panel + panels); ++p) {
           point_at_panel(job, layout, p);
           tile_function(weight.format, job.rows)(job);
+          job.ahead += (size_t)job.lines_ahead * 64 * job.blocks;
         }
       }
     }

@@ -78,13 +78,14 @@ template <Format F> PAGODA_INLINE __m512i initial_sum(const Record& record, int 
 
 template <Format F, int kRows, int kPanels> PAGODA_NOINLINE void vnni_tile(const TileJob& job) {
   constexpr FormatFacts facts = facts_of(F);
-  constexpr int kHalves = facts.sixteens() ? 2 : 1, kLines = facts.code_bytes() / 64;
+  constexpr int kHalves = facts.sixteens() ? 2 : 1;
   constexpr bool kInMemory = kRows * kPanels * kHalves > 12;
   const size_t panel_bytes = job.args->weight->panel_bytes;
   const int blocks = job.blocks, row0 = job.row_in_group;
   const uint8_t *codes = job.codes, *scales = job.scales, *supers = job.supers;
   const Record* record = job.records;
-  const bool first = job.first;
+  const uint8_t* ahead = job.ahead;
+  const int lines_ahead = job.lines_ahead;
   const __m512i table = code_table<F>();
 
   alignas(64) f32x16 buffer[kRows * kPanels];
@@ -94,12 +95,7 @@ template <Format F, int kRows, int kPanels> PAGODA_NOINLINE void vnni_tile(const
   f32x16 super_scale[kPanels] = {}, super_min[kPanels] = {};
 
   for (int b = 0; b < blocks; ++b) {
-    if (first) {
-      PAGODA_UNROLL for (int p = 0; p < kPanels; ++p) {
-        PAGODA_UNROLL for (int i = 0; i < kLines; ++i) prefetch(codes + p * panel_bytes + 2048 + i * 64);
-        prefetch(scales + p * panel_bytes + 512);
-      }
-    }
+    for (int i = 0; i < lines_ahead; ++i, ahead += 64) prefetch(ahead);
     if constexpr (facts.super_blocks()) {
       if ((b & 7) == 0) {
         const uint16_t* s = reinterpret_cast<const uint16_t*>(supers);

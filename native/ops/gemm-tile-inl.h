@@ -14,7 +14,8 @@ struct TileJob {
   int blocks;
   int row_in_group, rows;
   int32_t row, panel;
-  bool first;  // the first tile of this panel: prefetch the weights
+  const uint8_t* ahead;  // weights that come after these panels' ones: a tile prefetches `lines_ahead` cache lines of them per block
+  int lines_ahead;
 };
 using TileFn = void (*)(const TileJob& job);
 
