@@ -444,6 +444,7 @@ PAGODA_INLINE void write_vector(const float* x, int32_t n, KvType type, uint8_t*
   }
 }
 
+// Either of k and v may be null: then the other is written alone.
 static void kv_write(uint8_t* block_layer, int32_t block_size, int32_t offset, const float* k, const float* v, int32_t num_kv_heads, int32_t head_dim, KvType type) {
   const size_t element = element_bytes(type);
   const size_t part = static_cast<size_t>(block_size) * head_dim * element;
@@ -452,14 +453,14 @@ static void kv_write(uint8_t* block_layer, int32_t block_size, int32_t offset, c
     uint8_t* head = block_layer + static_cast<size_t>(h) * 2 * (part + scales);
     uint8_t* k_out = head + (static_cast<size_t>(offset / 16) * 16 * head_dim + offset % 16) * element;
     uint8_t* v_out = head + part + scales + static_cast<size_t>(offset) * head_dim * element;
-    const float* key = k + static_cast<size_t>(h) * head_dim;
-    const float* value = v + static_cast<size_t>(h) * head_dim;
+    const float* key = k == nullptr ? nullptr : k + static_cast<size_t>(h) * head_dim;
+    const float* value = v == nullptr ? nullptr : v + static_cast<size_t>(h) * head_dim;
     if (type == KvType::Int8) {
-      reinterpret_cast<float*>(head + part)[offset] = quantize_vector(key, head_dim, reinterpret_cast<int8_t*>(k_out), 16);
-      reinterpret_cast<float*>(head + 2 * part + scales)[offset] = quantize_vector(value, head_dim, reinterpret_cast<int8_t*>(v_out), 1);
+      if (key) reinterpret_cast<float*>(head + part)[offset] = quantize_vector(key, head_dim, reinterpret_cast<int8_t*>(k_out), 16);
+      if (value) reinterpret_cast<float*>(head + 2 * part + scales)[offset] = quantize_vector(value, head_dim, reinterpret_cast<int8_t*>(v_out), 1);
     } else {
-      write_vector(key, head_dim, type, k_out, 16);
-      write_vector(value, head_dim, type, v_out, 1);
+      if (key) write_vector(key, head_dim, type, k_out, 16);
+      if (value) write_vector(value, head_dim, type, v_out, 1);
     }
   }
 }

@@ -86,7 +86,7 @@ static void int8_gemm(const GemmArgs& args) {
       const size_t now_bytes = (size_t)panels * weight.panel_bytes;
       const uint8_t* const here = weight.data + (size_t)panel * weight.panel_bytes;
       job.ahead = here + std::max(now_bytes, kLeastAhead);
-      const uint8_t* const last = std::min<const uint8_t*>(job.ahead + now_bytes, weight.data + (size_t)args.panel_end * weight.panel_bytes);
+      const uint8_t* const last = std::min<const uint8_t*>(job.ahead + now_bytes, weight.data + (size_t)args.panel_ahead * weight.panel_bytes);
       const int tall = tiles.heights[0];
       const int32_t slots = (end - begin + tall - 1) / tall * job.blocks;
       const int lines = (int)((now_bytes / 64 + slots - 1) / slots);

@@ -48,6 +48,7 @@ struct GemmArgs {
   const QuantizedRows* q;     // activations in the form that the weight's format takes, or null for float32 arithmetic
   int32_t row_begin, row_end;  // rows of x / q
   int32_t panel_begin, panel_end;
+  int32_t panel_ahead;        // weights up to this panel may be prefetched: the caller goes on with them; at least panel_end
   float* out;                 // out[row * out_stride + panel * 16 + lane]; lanes beyond weight->rows are not written
   size_t out_stride;
   const float* bias;          // [rows] or null, added once after the sum over K
@@ -87,6 +88,7 @@ struct Kernels {
   void (*softcap)(float* x, int32_t cols, float cap);
   // Rotates `num_heads` heads in place; cos/sin are [rotary_dim / 2] rows for this position.
   void (*rope)(float* x, int32_t num_heads, int32_t head_dim, int32_t rotary_dim, bool interleaved, const float* cos, const float* sin);
+  // Keys and values of some heads of one token; either may be null, then the other is written alone.
   void (*kv_write)(uint8_t* block_layer, int32_t block_size, int32_t offset, const float* k, const float* v, int32_t num_kv_heads, int32_t head_dim, KvType type);
   void (*attention)(const AttentionArgs* args);
   // Merges partial results of attention over `num_segments` segments, in order (attention.h).

@@ -1,5 +1,7 @@
 #include "runtime/device.h"
 
+#include "runtime/fuse-phases.h"
+
 #include <new>
 #include <stdexcept>
 
@@ -65,6 +67,7 @@ void Device::queue_plan(Plan plan, Done done) {
     if (executor_) throw std::runtime_error("the plan was set before");
     weights_.finish();
     check_plan(*shared, weights_, *kernels_);
+    fuse_phases(*shared);
     sampler_ = std::make_unique<Sampler>(kernels_, shared->limits.max_seqs, shared->limits.max_model_len, shared->vocab_size, pool_->num_threads());
     executor_ = std::make_unique<Executor>(kernels_, pool_.get(), &weights_, std::move(*shared), sampler_.get());
   }, std::move(done));

@@ -3,21 +3,23 @@
 
 namespace pagoda {
 
-void Executor::attention_phase(Walker& walker, const Op& op, const Step& step) {
-  std::atomic<int64_t>& next = begin_phase(walker);
+void Executor::attention_phase(Walker& walker, const Phase& phase, const Step& step) {
+  const Op& op = plan_.ops[phase.first];
+  const Claims claims = begin_phase(walker);
   const AttentionItems& work = attention_[plan_.kv.layer_group[op.layer]];
   const int32_t kv_heads = plan_.kv.num_kv_heads;
   const int64_t total = static_cast<int64_t>(work.items().size()) * kv_heads;
-  for (int64_t i = next.fetch_add(1); i < total; i = next.fetch_add(1)) {
+  for (int64_t i = claims.next(total); i >= 0; i = claims.next(total)) {
     const AttentionItem& item = work.items()[i / kv_heads];
     const int32_t kv_head = static_cast<int32_t>(i % kv_heads);
     if (item.num_members > 0) {
-      attend_shared_segment(op, step, item, kv_head, walker.scratch);
+      attend_shared_segment(phase, step, item, kv_head, walker.scratch);
     } else if (item.split >= 0) {
-      attend_segment(op, step, item, kv_head, walker.scratch);
+      attend_segment(phase, step, item, kv_head, walker.scratch);
     } else {
       const AttentionArgs args = attention_args(op, step, item.tile, kv_head, walker.scratch);
       kernels_->attention(&args);
+      finish_attention(phase, item.tile, kv_head);
     }
   }
   end_phase(walker);
@@ -56,18 +58,20 @@ int64_t Executor::partial_offset(const AttentionSplit& split, const AttentionArg
   return split.partial_offset + segment_floats * (static_cast<int64_t>(split.num_segments) * kv_head + segment - split.first_segment);
 }
 
-void Executor::attend_segment(const Op& op, const Step& step, const AttentionItem& item, int32_t kv_head, float* scratch) {
+void Executor::attend_segment(const Phase& phase, const Step& step, const AttentionItem& item, int32_t kv_head, float* scratch) {
+  const Op& op = plan_.ops[phase.first];
   const AttentionItems& work = attention_[plan_.kv.layer_group[op.layer]];
   AttentionArgs args = attention_args(op, step, item.tile, kv_head, scratch);
   args.partial = partials_.floats() + partial_offset(work.split(item.split), args, kv_head, item.segment);
   args.segment_begin = item.segment;
   args.segment_end = item.segment + 1;
   kernels_->attention(&args);
-  end_segment(op, step, item.split, kv_head, scratch);
+  end_segment(phase, step, item.split, kv_head, scratch);
 }
 
 // The tokens of several sequences over blocks that all of them have; each has its own partial result and its own merge.
-void Executor::attend_shared_segment(const Op& op, const Step& step, const AttentionItem& item, int32_t kv_head, float* scratch) {
+void Executor::attend_shared_segment(const Phase& phase, const Step& step, const AttentionItem& item, int32_t kv_head, float* scratch) {
+  const Op& op = plan_.ops[phase.first];
   const AttentionItems& work = attention_[plan_.kv.layer_group[op.layer]];
   AttentionMember members[kAttentionRows];
   AttentionArgs args = attention_args(op, step, item.tile, kv_head, scratch);
@@ -81,11 +85,12 @@ void Executor::attend_shared_segment(const Op& op, const Step& step, const Atten
   args.segment_begin = item.segment;
   args.segment_end = item.segment + 1;
   kernels_->attention(&args);
-  for (int32_t i = 0; i < item.num_members; i++) end_segment(op, step, work.member(item, i), kv_head, scratch);
+  for (int32_t i = 0; i < item.num_members; i++) end_segment(phase, step, work.member(item, i), kv_head, scratch);
 }
 
 // Whoever ends the last segment of a split merges all of them, in order.
-void Executor::end_segment(const Op& op, const Step& step, int32_t split_index, int32_t kv_head, float* scratch) {
+void Executor::end_segment(const Phase& phase, const Step& step, int32_t split_index, int32_t kv_head, float* scratch) {
+  const Op& op = plan_.ops[phase.first];
   const AttentionSplit& split = attention_[plan_.kv.layer_group[op.layer]].split(split_index);
   std::atomic<int32_t>& done = split_done_[static_cast<size_t>(split_index) * plan_.kv.num_kv_heads + kv_head];
   if (done.fetch_add(1, std::memory_order_acq_rel) + 1 < split.num_segments) return;
@@ -93,6 +98,15 @@ void Executor::end_segment(const Op& op, const Step& step, int32_t split_index, 
   AttentionArgs args = attention_args(op, step, split.tile, kv_head, scratch);
   args.partial = partials_.floats() + partial_offset(split, args, kv_head, split.first_segment);
   kernels_->merge_attention(&args, split.num_segments);
+  finish_attention(phase, split.tile, kv_head);
+}
+
+// These heads of these tokens are complete: brings them into the form of the next product.
+void Executor::finish_attention(const Phase& phase, const AttentionTile& tile, int32_t kv_head) {
+  if (phase.tail != Tail::Form) return;
+  const Op& form = plan_.ops[phase.last];
+  const int32_t cols = form.cols / plan_.kv.num_kv_heads;
+  kernels_->quantize_rows(&quantized_[form.q], row(form.in, form.cols, 0), form.cols, tile.first_token, tile.first_token + tile.num_tokens, kv_head * cols, (kv_head + 1) * cols);
 }
 
 }  // namespace pagoda

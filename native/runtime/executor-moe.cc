@@ -11,13 +11,13 @@ namespace pagoda {
 void Executor::moe_phase(Walker& walker, const Op& op, int32_t num_rows) {
   const MoeSpec& moe = op.moe;
   const auto products = [&](auto fill) {
-    std::atomic<int64_t>& next = begin_phase(walker);
+    const Claims claims = begin_phase(walker);
     alone(walker, [&] {
       gemm_.clear();
       fill();
     });
     pool_->barrier(walker.thread);
-    gemm_.run(*kernels_, next, walker.scratch);
+    gemm_.run(*kernels_, claims, walker.scratch);
     end_phase(walker);
   };
   products([&] {

@@ -71,13 +71,14 @@ void Executor::allocate_buffers() {
       scratch_floats_ = std::max(scratch_floats_, attention_scratch_floats(op.num_heads / plan_.kv.num_kv_heads, op.head_dim));
     }
   }
-  scratch_floats_ = (scratch_floats_ + 63) / 64 * 64;
+  scratch_floats_ = (scratch_floats_ + 63) / 64 * 64 + kGemmTileFloats;
   scratch_ = AlignedBuffer(scratch_floats_ * sizeof(float) * pool_->num_threads());
   moe_.allocate(plan_, *weights_, *kernels_, plan_.int8);
   token_ids_.resize(max_tokens);
   position_.resize(max_tokens);
   token_seq_.resize(max_tokens);
   thread_gemm_.resize(pool_->num_threads());
+  counters_.reset(new std::atomic<int64_t>[3 * pool_->num_threads() * kClaimStride]);
   // Nothing may be allocated while the threads walk.
   for (GemmPhase& gemm : thread_gemm_) gemm.reserve(plan_.ops.size());
   size_t experts = 0;
@@ -148,7 +149,7 @@ bool Executor::prepare(Step& step, const uint8_t* kv) {
   }
   const size_t partial_bytes = static_cast<size_t>(partial_floats) * sizeof(float);
   if (partial_bytes > partials_.bytes()) partials_ = AlignedBuffer(std::max(partial_bytes, 2 * partials_.bytes()));
-  for (std::atomic<int64_t>& counter : counters_) counter.store(0, std::memory_order_relaxed);
+  for (int i = 0; i < 3 * pool_->num_threads() * kClaimStride; i++) counters_[i].store(0, std::memory_order_relaxed);
   return true;
 }
 
@@ -192,7 +193,8 @@ void Executor::run(Step& step) {
 }
 
 void Executor::walk_all(int thread, Step& step) {
-  Walker walker{thread, 0, scratch_.floats() + scratch_floats_ * thread};
+  float* scratch = scratch_.floats() + scratch_floats_ * thread;
+  Walker walker{thread, 0, scratch, scratch + scratch_floats_ - kGemmTileFloats};
   walk(walker, step);
   if (thread != 0) return;
   step.out.times.linear = walker.linear;
@@ -232,11 +234,14 @@ void Executor::run_logits(const std::vector<int32_t>& tokens, std::vector<float>
   step_kv_override_ = nullptr;
 }
 
-std::atomic<int64_t>& Executor::begin_phase(Walker& walker) {
-  // Three counters in turn: while a phase runs, nobody can still be in the phase two before it, whose counter comes next.
+Claims Executor::begin_phase(Walker& walker) {
+  // Three sets of counters in turn: while a phase runs, nobody can still be in the phase two before it, whose counters come next.
   const uint32_t phase = walker.phase++;
-  if (walker.thread == 0) counters_[(phase + 1) % 3 * 8].store(0, std::memory_order_relaxed);
-  return counters_[phase % 3 * 8];
+  const int num_threads = pool_->num_threads(), stride = num_threads * kClaimStride;
+  if (walker.thread == 0) {
+    for (int t = 0; t < num_threads; t++) counters_[(phase + 1) % 3 * stride + t * kClaimStride].store(0, std::memory_order_relaxed);
+  }
+  return {counters_.get() + phase % 3 * stride, walker.thread, num_threads};
 }
 
 void Executor::walk(Walker& walker, Step& step) {
@@ -260,11 +265,11 @@ void Executor::run_phase(Walker& walker, Step& step, const Phase& phase) {
   double* bucket = &walker.rows;
   switch (op.kind) {
     case OpKind::Linear:
-      linear_phase(walker, phase, num_rows);
+      linear_phase(walker, phase, step, num_rows);
       bucket = &walker.linear;
       break;
     case OpKind::Attention:
-      attention_phase(walker, op, step);
+      attention_phase(walker, phase, step);
       bucket = &walker.attention;
       break;
     case OpKind::Moe:
@@ -309,13 +314,8 @@ void Executor::row_op(const Op& op, const Step& step, int32_t r, float* scratch)
       return kernels_->rope(row(op.in, cols, r), op.num_heads, op.head_dim, op.rotary_dim, op.interleaved, table.cos.floats() + at, table.sin.floats() + at);
     }
     case OpKind::KvWrite: {
-      const KvSpec& kv = plan_.kv;
-      const StepInput& in = step.in;
-      const int32_t width = kv.num_kv_heads * kv.head_dim, group = kv.layer_group[op.layer];
-      const int32_t* blocks = in.block_tables.data() + in.block_table_start[token_seq_[r] * num_groups_ + group];
-      const size_t block = static_cast<size_t>(blocks[position_[r] / kv.block_size]);
-      uint8_t* place = const_cast<uint8_t*>(step_kv_) + block * kv.block_bytes() + kv.layer_index[op.layer] * kv.layer_bytes();
-      return kernels_->kv_write(place, kv.block_size, position_[r] % kv.block_size, row(op.in, width, r), row(op.in2, width, r), kv.num_kv_heads, kv.head_dim, kv.type);
+      const int32_t heads = plan_.kv.num_kv_heads, width = heads * plan_.kv.head_dim;
+      return write_kv(op, step, r, row(op.in, width, r), row(op.in2, width, r), 0, heads);
     }
     case OpKind::GatedActivation:
       return kernels_->gated_activation(row(op.in, cols, r), row(op.in2, cols, r), row(op.out, cols, r), cols, op.activation);
@@ -333,30 +333,6 @@ void Executor::row_op(const Op& op, const Step& step, int32_t r, float* scratch)
     default:
       return;
   }
-}
-
-void Executor::linear_phase(Walker& walker, const Phase& phase, int32_t num_rows) {
-  std::atomic<int64_t>& next = begin_phase(walker);
-  GemmPhase& gemm = thread_gemm_[walker.thread];
-  gemm.clear();
-  for (int32_t i = phase.first; i < phase.last; i++) {
-    const Op& op = plan_.ops[i];
-    const PackedWeight& weight = weights_->matrix(op.weight).parts[0];
-    GemmArgs args{};
-    args.weight = &weight;
-    args.x = op.q >= 0 ? nullptr : row(op.in, op.cols, 0);
-    args.x_stride = op.cols;
-    args.q = op.q >= 0 ? &quantized_[op.q] : nullptr;
-    args.row_end = num_rows;
-    args.panel_end = weight.num_panels;
-    args.out = row(op.out, weight.rows, 0);
-    args.out_stride = weight.rows;
-    args.bias = op.bias >= 0 ? weights_->vector(op.bias) : nullptr;
-    args.accumulate = op.accumulate;
-    gemm.add(args, pool_->num_threads());
-  }
-  gemm.run(*kernels_, next, walker.scratch);
-  end_phase(walker);
 }
 
 void Executor::sample_phase(Walker& walker, const Op& op, Step& step) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/attention-items.h"
+#include "runtime/claims.h"
 #include "runtime/gemm-phase.h"
 #include "runtime/memory.h"
 #include "runtime/moe.h"
@@ -39,6 +40,7 @@ class Executor {
     int thread;
     uint32_t phase = 0;
     float* scratch;
+    float* tile;  // results of an item that this thread goes on with
     double linear = 0, attention = 0, sampling = 0, rows = 0, serial = 0;
   };
   struct LogitRow {
@@ -48,7 +50,7 @@ class Executor {
     int32_t draft;   // the sequence's next token in the step: sampling goes on while it is the sampled one; -1 = none
   };
 
-  std::atomic<int64_t>& begin_phase(Walker& walker);
+  Claims begin_phase(Walker& walker);
   // Runs f on thread 0 while the others wait for the next barrier, and counts its time.
   template <typename F>
   void alone(Walker& walker, F f);
@@ -64,13 +66,18 @@ class Executor {
   void walk(Walker& walker, Step& step);
   void run_phase(Walker& walker, Step& step, const Phase& phase);
   void row_op(const Op& op, const Step& step, int32_t row, float* scratch);
-  void linear_phase(Walker& walker, const Phase& phase, int32_t num_rows);
-  void attention_phase(Walker& walker, const Op& op, const Step& step);
+  void linear_phase(Walker& walker, const Phase& phase, const Step& step, int32_t num_rows);
+  GemmArgs linear_args(const Op& op, int32_t num_rows) const;
+  void activate_item(const Phase& phase, const GemmArgs& item, float* tile);
+  void finish_heads(const Phase& phase, const Op& product, const Step& step, const GemmArgs& item);
+  void write_kv(const Op& op, const Step& step, int32_t row, const float* keys, const float* values, int32_t first_head, int32_t num_heads) const;
+  void attention_phase(Walker& walker, const Phase& phase, const Step& step);
   AttentionArgs attention_args(const Op& op, const Step& step, const AttentionTile& tile, int32_t kv_head, float* scratch) const;
   int64_t partial_offset(const AttentionSplit& split, const AttentionArgs& args, int32_t kv_head, int32_t segment) const;
-  void attend_segment(const Op& op, const Step& step, const AttentionItem& item, int32_t kv_head, float* scratch);
-  void attend_shared_segment(const Op& op, const Step& step, const AttentionItem& item, int32_t kv_head, float* scratch);
-  void end_segment(const Op& op, const Step& step, int32_t split, int32_t kv_head, float* scratch);
+  void attend_segment(const Phase& phase, const Step& step, const AttentionItem& item, int32_t kv_head, float* scratch);
+  void attend_shared_segment(const Phase& phase, const Step& step, const AttentionItem& item, int32_t kv_head, float* scratch);
+  void end_segment(const Phase& phase, const Step& step, int32_t split, int32_t kv_head, float* scratch);
+  void finish_attention(const Phase& phase, const AttentionTile& tile, int32_t kv_head);
   void sample_phase(Walker& walker, const Op& op, Step& step);
   bool samples_with_row_before(int32_t chunk_row) const;
   void sample_run(Walker& walker, const Op& op, Step& step, int32_t chunk_row);
@@ -92,7 +99,7 @@ class Executor {
   std::vector<AlignedBuffer> buffers_;
   std::vector<QuantizedRows> quantized_;  // same indexes; data null for float buffers
   AlignedBuffer scratch_;
-  size_t scratch_floats_ = 0;  // per thread
+  size_t scratch_floats_ = 0;  // per thread: what kernels need, then a tile of kGemmTileFloats
   struct RopeTable {
     AlignedBuffer cos, sin;  // [max_model_len][pairs]
     int32_t pairs;
@@ -120,7 +127,7 @@ class Executor {
   std::vector<GemmPhase> thread_gemm_;          // of plain products, filled by each thread for itself
   QuantizedRows moe_q_[4];                      // expert input, expert hidden, shared input, shared hidden
   std::vector<float>* logits_out_ = nullptr;
-  alignas(64) std::atomic<int64_t> counters_[3 * 8];
+  std::unique_ptr<std::atomic<int64_t>[]> counters_;  // of three phases in turn, kClaimStride per thread
 };
 
 template <typename F>
@@ -131,14 +138,15 @@ void Executor::alone(Walker& walker, F f) {
   walker.serial += std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
 }
 
-// Calls f(row) for every row, in claimed runs; a phase of its own.
+// Calls f(row) for every row, in claimed runs of some; a phase of its own.
 template <typename F>
 void Executor::for_rows(Walker& walker, int32_t num_rows, F f) {
-  std::atomic<int64_t>& next = begin_phase(walker);
+  const Claims claims = begin_phase(walker);
   const int32_t grain = std::clamp(num_rows / (4 * pool_->num_threads()), 1, 16);
-  for (int64_t first = next.fetch_add(grain); first < num_rows; first = next.fetch_add(grain)) {
-    const int32_t last = static_cast<int32_t>(std::min<int64_t>(first + grain, num_rows));
-    for (int32_t row = static_cast<int32_t>(first); row < last; row++) f(row);
+  const int64_t num_items = (num_rows + grain - 1) / grain;
+  for (int64_t item = claims.next(num_items); item >= 0; item = claims.next(num_items)) {
+    const int32_t last = static_cast<int32_t>(std::min<int64_t>((item + 1) * grain, num_rows));
+    for (int32_t row = static_cast<int32_t>(item * grain); row < last; row++) f(row);
   }
   end_phase(walker);
 }

@@ -1,15 +1,21 @@
 // A list of matrix products that one phase does together: cut into items of a few panels and some rows, which the threads claim.
 #pragma once
-#include <atomic>
 #include <cstdint>
 #include <vector>
 
 #include "ops/kernels.h"
+#include "runtime/claims.h"
 
 namespace pagoda {
 
+// Rows and columns of an item whose results stay with its thread.
+constexpr int32_t kTileRowsPerItem = 256, kTileColsPerItem = 128;
+constexpr size_t kGemmTileFloats = 2 * static_cast<size_t>(kTileRowsPerItem) * kTileColsPerItem;
+
 struct GemmJob {
   GemmArgs args;  // row and panel ranges are those of the whole job
+  const GemmArgs* up = nullptr;  // a second product of the same shape and activations that an item does, too
+  float* tile = nullptr;         // where an item's results go, [rows of an item][columns of an item], `up`'s after them; null: to `out`
   int32_t panels_per_item, rows_per_item;
   int32_t num_row_items;
   int64_t first_item;  // items of the jobs before
@@ -22,11 +28,29 @@ class GemmPhase {
     num_items_ = 0;
   }
   void reserve(size_t num_jobs) { jobs_.reserve(num_jobs); }
-  void add(const GemmArgs& args, int num_threads);
-  // Every thread calls it; returns when nothing is left to claim.
-  void run(const Kernels& kernels, std::atomic<int64_t>& next, float* scratch) const;
+  // Items are whole multiples of `unit_panels` panels.
+  void add(const GemmArgs& args, int num_threads, int32_t unit_panels = 1);
+  // Items whose results stay with the thread that goes on with them: `tile` has kGemmTileFloats.
+  void add_activated(const GemmArgs& args, const GemmArgs* up, int num_threads, float* tile);
+  // Every thread calls it; returns when nothing is left to claim. `after` gets the index of the job and the arguments of the item.
+  template <typename F>
+  void run(const Kernels& kernels, const Claims& claims, float* scratch, F after) const {
+    size_t j = 0;
+    for (int64_t item = claims.next(num_items_); item >= 0; item = claims.next(num_items_)) {
+      if (item < jobs_[j].first_item) j = 0;
+      while (j + 1 < jobs_.size() && jobs_[j + 1].first_item <= item) j++;
+      after(j, run_item(kernels, jobs_[j], item, claims.own_end(num_items_), scratch));
+    }
+  }
+  void run(const Kernels& kernels, const Claims& claims, float* scratch) const {
+    run(kernels, claims, scratch, [](size_t, const GemmArgs&) {});
+  }
 
  private:
+  void add_job(GemmJob job, int num_threads, int32_t unit_panels);
+  // The thread goes on with the items up to `own_end`: their weights may be prefetched.
+  static GemmArgs run_item(const Kernels& kernels, const GemmJob& job, int64_t item, int64_t own_end, float* scratch);
+
   std::vector<GemmJob> jobs_;
   int64_t num_items_ = 0;
 };

@@ -72,9 +72,19 @@ struct LimitsSpec {
   int32_t logit_rows = 0;  // rows that go through the output layer at a time
 };
 
+// What the items of a phase go on with, on the columns they have made (fuse-phases.h).
+enum class Tail : uint8_t {
+  None,
+  Activation,  // products: activation of gate and up, and the form of the next product
+  Heads,       // products: norm and rotation of heads, keys and values into the cache
+  Form,        // attention: the form of the next product
+};
+
 struct Phase {
   int32_t first = 0, last = 0;  // ops [first, last)
   bool per_logit_row = false;
+  Tail tail = Tail::None;
+  int32_t tail_last = 0;  // ops [last, tail_last) are the tail
 };
 
 struct Plan {
@@ -85,7 +95,7 @@ struct Plan {
   std::vector<BufferSpec> buffers;
   std::vector<RopeTableSpec> tables;
   std::vector<Op> ops;
-  std::vector<Phase> phases;  // made by check_plan
+  std::vector<Phase> phases;  // made by check_plan, joined by fuse_phases
   int32_t num_token_phases = 0;
 };
 

@@ -75,7 +75,7 @@ void bench_gemm(const Kernels& kernels, Format format, int cols, int rows, int m
       part.num_panels = window;
       part.rows = window * kPanelRows;
       for (int row = 0; row < m; row += kRowsPerCall) {
-        const GemmArgs args = {&part, x.floats(), static_cast<size_t>(cols), has_form ? &q : nullptr, row, std::min(row + kRowsPerCall, m), 0, window, outs[t].floats(), out_stride, nullptr, false, scratches[t].floats()};
+        const GemmArgs args = {&part, x.floats(), static_cast<size_t>(cols), has_form ? &q : nullptr, row, std::min(row + kRowsPerCall, m), 0, window, window, outs[t].floats(), out_stride, nullptr, false, scratches[t].floats()};
         kernels.gemm(&args);
       }
     });

@@ -202,7 +202,7 @@ struct Run {
     }
   }
   void part(std::vector<float>* out, int row_begin, int row_end, int panel_begin, int panel_end, const float* bias = nullptr, bool accumulate = false) const {
-    GemmArgs args = {&packed.weight, c.x.data(), static_cast<size_t>(c.cols), q.data ? &q : nullptr, row_begin, row_end, panel_begin, panel_end,
+    GemmArgs args = {&packed.weight, c.x.data(), static_cast<size_t>(c.cols), q.data ? &q : nullptr, row_begin, row_end, panel_begin, panel_end, panel_end,
                      out->data(), static_cast<size_t>(stride), bias, accumulate, scratch.get()};
     kernels.gemm(&args);
   }

@@ -1,5 +1,6 @@
-// Gives every storage a buffer. A buffer serves another storage only in a phase after the last one that touched it: inside a
-// phase the threads are at different rows, and storages of different widths would overlap across rows.
+// Gives every storage a buffer. A buffer serves another storage only two phases after the last one that touched it:
+// inside a phase the threads are at different rows, storages of different widths would overlap across rows, and a phase may run
+// joined with the one before it (native/runtime/fuse-phases.h).
 
 import { type NativeBuffer, ROW_FORMS, type RowForm } from './addon.ts';
 import type { Storage } from './lower.ts';
@@ -30,7 +31,7 @@ export function placeValues(ops: readonly ScheduledOp[]): {
   for (const { storage, first, last } of [...lifetimes.values()].sort((a, b) => a.first - b.first)) {
     const form = ROW_FORMS.indexOf(storage.kind as RowForm);
     const free = buffers.flatMap((buffer, index) => {
-      const fits = buffer.busyUntil < first && buffer.perLogitRow === storage.perLogitRow && buffer.form === form;
+      const fits = buffer.busyUntil + 1 < first && buffer.perLogitRow === storage.perLogitRow && buffer.form === form;
       return fits && (form === 0 || buffer.cols === storage.cols) ? [index] : [];
     });
     // The smallest that is wide enough, else the widest, which grows.
