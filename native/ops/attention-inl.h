@@ -1,5 +1,7 @@
 // Paged attention and the KV cache's write side; see attention.h for the layout and the order of arithmetic.
 #pragma once
+#include <algorithm>
+
 #include "attention.h"
 #include "elementwise-inl.h"
 #include "kernels.h"
@@ -46,15 +48,20 @@ struct TileView {
   const float* k_scale[kSubs];  // int8 only
   const float* v_scale[kSubs];
   int num_subs;
+  // The keys and values of the tile after this one, prefetched while this one is computed; this one's where there is none.
+  const uint8_t* next_k[kSubs];
+  const uint8_t* next_v[kSubs];
 };
 
 // scores[r][sub * 16 + t] = sum over d, in order, of q[r][d] * k[sub][d][t].
 template <typename Kv, int kRows, int kNumSubs>
-PAGODA_INLINE void score_block(const float* q, size_t q_stride, const uint8_t* const* k, int32_t head_dim, float* scores) {
+PAGODA_INLINE void score_block(const float* q, size_t q_stride, const uint8_t* const* k, const uint8_t* const* next_k, int32_t head_dim, float* scores) {
+  constexpr int32_t kBytes = 16 * sizeof(typename Kv::type), kEvery = kBytes < 64 ? 64 / kBytes : 1;  // a line every so many dimensions
   f32x16 sums[kRows][kNumSubs];
   PAGODA_UNROLL for (int r = 0; r < kRows; r++) PAGODA_UNROLL for (int s = 0; s < kNumSubs; s++) sums[r][s] = zero();
   for (int32_t d = 0; d < head_dim; d++) {
     f32x16 keys[kNumSubs];
+    if (d % kEvery == 0) PAGODA_UNROLL for (int s = 0; s < kNumSubs; s++) prefetch(next_k[s] + d * kBytes);
     PAGODA_UNROLL for (int s = 0; s < kNumSubs; s++) keys[s] = Kv::load16(reinterpret_cast<const typename Kv::type*>(k[s]) + d * 16);
     PAGODA_UNROLL for (int r = 0; r < kRows; r++) {
       const f32x16 query = splat(q[r * q_stride + d]);
@@ -68,8 +75,8 @@ template <typename Kv, int kRows>
 PAGODA_NOINLINE void score_rows(const float* q, size_t q_stride, const TileView& tile, int32_t head_dim, float* scores) {
   constexpr int kNumSubs = subs_at_once(kRows);
   int s = 0;
-  for (; s + kNumSubs <= tile.num_subs; s += kNumSubs) score_block<Kv, kRows, kNumSubs>(q, q_stride, tile.k + s, head_dim, scores + s * 16);
-  for (; s < tile.num_subs; s++) score_block<Kv, kRows, 1>(q, q_stride, tile.k + s, head_dim, scores + s * 16);
+  for (; s + kNumSubs <= tile.num_subs; s += kNumSubs) score_block<Kv, kRows, kNumSubs>(q, q_stride, tile.k + s, tile.next_k + s, head_dim, scores + s * 16);
+  for (; s < tile.num_subs; s++) score_block<Kv, kRows, 1>(q, q_stride, tile.k + s, tile.next_k + s, head_dim, scores + s * 16);
 }
 
 // out[r] += sum over tokens, in order, of p[r][t] * v[t]; tokens [first, last) of the tile, kNumVectors * 16 columns.
@@ -81,8 +88,10 @@ PAGODA_INLINE void value_block(const float* p, const TileView& tile, int first, 
     const int begin = first > s * 16 ? first : s * 16;
     const int end = last < s * 16 + 16 ? last : s * 16 + 16;
     const typename Kv::type* values = reinterpret_cast<const typename Kv::type*>(tile.v[s]) + column;
+    const uint8_t* next = tile.next_v[s] + column * sizeof(typename Kv::type);
     for (int t = begin; t < end; t++) {
       f32x16 v[kNumVectors];
+      PAGODA_UNROLL for (int i = 0; i < kNumVectors * 16 * static_cast<int>(sizeof(typename Kv::type)); i += 64) prefetch(next + static_cast<size_t>(t - s * 16) * head_dim * sizeof(typename Kv::type) + i);
       PAGODA_UNROLL for (int i = 0; i < kNumVectors; i++) v[i] = Kv::load16(values + static_cast<size_t>(t - s * 16) * head_dim + i * 16);
       PAGODA_UNROLL for (int r = 0; r < kRows; r++) {
         const f32x16 weight = splat(p[r * kAttentionTile + t]);
@@ -259,12 +268,18 @@ PAGODA_INLINE void visible_range(const AttentionArgs& args, int32_t position, in
 }
 
 template <typename Kv>
-static void do_tile(const Work& work, int32_t tile_start) {
+static void do_tile(const Work& work, int32_t tile_start, int32_t next_start) {
   const AttentionArgs& args = *work.args;
   const int32_t last_position = args.position + args.num_tokens - 1;
   int unused, tile_last;
   visible_range(args, last_position, tile_start, &unused, &tile_last);
   TileView tile = view_tile(args, tile_start, (tile_last + 15) / 16);
+  const bool has_next = next_start >= 0;
+  const TileView next = has_next ? view_tile(args, next_start, std::min(kSubs, (last_position + 1 - next_start + 15) / 16)) : tile;
+  for (int s = 0; s < kSubs; s++) {
+    tile.next_k[s] = next.k[s] ? next.k[s] : tile.k[s];
+    tile.next_v[s] = next.v[s] ? next.v[s] : tile.v[s];
+  }
   // Query tokens before the tile see nothing of it; tokens past the window neither.
   int32_t first_token = tile_start - args.position > 0 ? tile_start - args.position : 0;
   int32_t end_token = args.num_tokens;
@@ -371,7 +386,10 @@ static void attend(const AttentionArgs& args) {
     int32_t tile_start = segment * kAttentionSegment;
     if (tile_start < first_visible / kAttentionTile * kAttentionTile) tile_start = first_visible / kAttentionTile * kAttentionTile;
     const int32_t stop = (segment + 1) * kAttentionSegment < last_position + 1 ? (segment + 1) * kAttentionSegment : last_position + 1;
-    for (; tile_start < stop; tile_start += kAttentionTile) do_tile<Kv>(work, tile_start);
+    for (; tile_start < stop; tile_start += kAttentionTile) {
+      const int32_t next = tile_start + kAttentionTile;
+      do_tile<Kv>(work, tile_start, next < stop || (segment + 1 < segment_end && next <= last_position) ? next : -1);
+    }
     if (args.partial) continue;
     for (int r = 0; r < work.num_rows; r++) merge_row(work.total + r, work.merged + static_cast<size_t>(r) * work.padded, work.state[r], work.sums + static_cast<size_t>(r) * work.padded, work.padded);
   }

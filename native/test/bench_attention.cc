@@ -1,4 +1,4 @@
-// Paged attention: decode (one query token of 32 sequences of 1,024 tokens, share of what plain reads of the same cache reach) and
+// Paged attention: decode (one query token of sequences of 1,024 tokens, share of what plain reads of the same cache reach) and
 // prefill (a chunk of 256 tokens on 1,024, share of the multiply-add peak, counting only products that are not masked).
 #include <algorithm>
 #include <cstring>
@@ -12,6 +12,7 @@ namespace pagoda::bench {
 namespace {
 
 constexpr int kHeadDim = 64, kBlockSize = 16, kTokens = 1024;
+constexpr size_t kPoolBytes = size_t{256} << 20;  // far beyond the caches: as when a step goes through all layers
 
 // Sequences of kTokens tokens whose blocks lie in random order in one pool.
 struct Cache {
@@ -62,8 +63,9 @@ std::vector<AlignedBuffer> scratches_of(int group, int threads) {
 }  // namespace
 
 void bench_decode(const Kernels& kernels, KvType type, int group, int num_kv_heads, Team& team) {
-  constexpr int kSeqs = 32;
-  const Cache cache(kernels, type, kSeqs, num_kv_heads, kTokens);
+  const size_t seq_bytes = 2 * static_cast<size_t>(kTokens) * num_kv_heads * kHeadDim * (type == KvType::F32 ? 4 : type == KvType::Int8 ? 1 : 2);
+  const int num_seqs = static_cast<int>((kPoolBytes + seq_bytes - 1) / seq_bytes);
+  const Cache cache(kernels, type, num_seqs, num_kv_heads, kTokens);
   const int threads = team.size();
   const auto scratches = scratches_of(group, threads);
   AlignedBuffer q(sizeof(float) * group * kHeadDim * (threads + 1));
@@ -72,7 +74,7 @@ void bench_decode(const Kernels& kernels, KvType type, int group, int num_kv_hea
   int next = 0;
   const double bytes = static_cast<double>(cache.block_bytes) * cache.blocks_per_seq * threads;
   const auto kernel = [&] {
-    const int seq = next++ % (kSeqs / threads) * threads;
+    const int seq = next++ % (num_seqs / threads) * threads;
     return bytes * 1e-9 / team.run([&](int t) {
       for (int head = 0; head < num_kv_heads; ++head) {
         AttentionArgs a = cache.args(seq + t, head, group, type);
@@ -87,7 +89,7 @@ void bench_decode(const Kernels& kernels, KvType type, int group, int num_kv_hea
   };
   std::atomic<uint64_t> sink{0};
   const auto stream = [&] {
-    const int seq = next++ % (kSeqs / threads) * threads;
+    const int seq = next++ % (num_seqs / threads) * threads;
     const size_t part = cache.block_bytes * cache.blocks_per_seq;
     return bytes * 1e-9 / team.run([&](int t) { sink.fetch_xor(read_bytes(cache.pool.data() + part * (seq + t), part)); });
   };
