@@ -188,6 +188,7 @@ static void fill_elementwise(Kernels& kernels) {
   kernels.rope = rope;
   kernels.row_max = row_max;
   kernels.exact_weights = exact_weights;
+  kernels.weight_sums = weight_sums;
 }
 
 }  // namespace PAGODA_ISA_NAMESPACE

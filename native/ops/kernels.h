@@ -12,6 +12,7 @@ enum class Format : int32_t {
   Q2_K = 8, Q3_K = 9, Q4_K = 10, Q5_K = 11, Q6_K = 12, IQ4_NL = 13, IQ4_XS = 14, MXFP4 = 15,
 };
 constexpr int kNumFormats = 16;
+constexpr int32_t kWeightChunk = 256;  // weights of the vocabulary are summed in chunks of so many ids
 constexpr int kPanelRows = 16;  // output rows per panel, on every instruction set
 
 // Bytes of one row of `cols` values in the file's own layout; 0 when cols is no multiple of the format's block.
@@ -97,6 +98,8 @@ struct Kernels {
   void (*row_max)(const float* x, int32_t n, float* max, int32_t* argmax, bool* finite);
   // weights[i] = exp((x[i] - max) / temperature) in double precision, the same bits on every instruction set (sampling-inl.h).
   void (*exact_weights)(const double* x, int32_t n, double max, double temperature, double* weights);
+  // Sums of the weights of kWeightChunk logits each, without storing the weights.
+  void (*weight_sums)(const float* x, int32_t n, double max, double temperature, double* sums);
 };
 
 const Kernels* kernels_amx();       // null when the compiler did not build it

@@ -46,5 +46,27 @@ static void exact_weights(const double* x, int32_t n, double max_value, double t
   for (; i < n; i++) weights[i] = exact_exp((x[i] - max_value) / temperature + (f64n){})[0];
 }
 
+// The same of logits as they are, summed in chunks of kWeightChunk without storing them: eight lanes, id modulo 8, joined in the order
+// of src/device/reference/exact-exp.ts.
+static void weight_sums(const float* x, int32_t n, double max_value, double temperature, double* sums) {
+  typedef float f32h __attribute__((vector_size(PAGODA_NATIVE_BYTES / 2), aligned(4), may_alias));
+  constexpr int kVectors = 8 / kDoubleLanes;
+  for (int32_t start = 0; start < n; start += kWeightChunk) {
+    const int32_t end = n - start < kWeightChunk ? n : start + kWeightChunk;
+    f64n lanes[kVectors] = {};
+    int32_t i = start;
+    for (; i + 8 <= end; i += 8) {
+      PAGODA_UNROLL for (int v = 0; v < kVectors; ++v) {
+        const f64n value = __builtin_convertvector(*reinterpret_cast<const f32h*>(x + i + v * kDoubleLanes), f64n);
+        lanes[v] += exact_exp((value - max_value) / temperature);
+      }
+    }
+    double l[8];
+    memcpy(l, lanes, sizeof l);
+    for (; i < end; i++) l[(i - start) & 7] += exact_exp((static_cast<double>(x[i]) - max_value) / temperature + (f64n){})[0];
+    *sums++ = ((l[0] + l[4]) + (l[2] + l[6])) + ((l[1] + l[5]) + (l[3] + l[7]));
+  }
+}
+
 }  // namespace PAGODA_ISA_NAMESPACE
 }  // namespace pagoda

@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
 constexpr double kGreedyTemperature = 1e-5, kMinTemperature = 0.01, kMaxBias = 100;
-constexpr int32_t kSumChunk = 256;
+constexpr int32_t kSumChunk = kWeightChunk;
 constexpr int32_t kMaxHeap = 2048;  // above it a top-k limit is found by partial sorting
 
 double join_lanes(const double* l) { return ((l[0] + l[4]) + (l[2] + l[6])) + ((l[1] + l[5]) + (l[3] + l[7])); }
@@ -276,6 +276,36 @@ bool Sampler::filter(const SamplingSpec& sampling, double temperature, double ma
   return true;
 }
 
+// As choose_dense on the weights of the logits themselves, which are computed again for one chunk only.
+int32_t Sampler::choose_plain(const float* logits, double max, double temperature, double u, SamplerScratch& scratch) const {
+  std::vector<double>& sums = scratch.weights;
+  const int32_t num_chunks = (vocab_size_ + kSumChunk - 1) / kSumChunk;
+  sums.resize(num_chunks);
+  kernels_->weight_sums(logits, vocab_size_, max, temperature, sums.data());
+  double total = 0;
+  for (double sum : sums) total += sum;
+  const double target = u * total;
+  double running = 0;
+  int32_t last_start = 0;
+  for (int32_t chunk = 0; chunk < num_chunks; chunk++) {
+    if (sums[chunk] > 0) last_start = chunk * kSumChunk;
+    if (running + sums[chunk] > target) {
+      last_start = chunk * kSumChunk;
+      break;
+    }
+    running += sums[chunk];
+  }
+  double x[kSumChunk], weights[kSumChunk];
+  const int32_t count = std::min(kSumChunk, vocab_size_ - last_start);
+  std::copy_n(logits + last_start, count, x);
+  kernels_->exact_weights(x, count, max, temperature, weights);
+  for (int32_t i = 0; i < count; i++) {
+    running += weights[i];
+    if (weights[i] > 0 && running > target) return last_start + i;
+  }
+  return last_start + last_weighted(weights, count);
+}
+
 int32_t Sampler::choose_random(const Slot& slot, double max, SamplerScratch& scratch) const {
   const double u = random_uniform(slot.sampling.seed, static_cast<uint64_t>(slot.num_outputs()));
   const double temperature = std::max(slot.sampling.temperature, kMinTemperature);
@@ -291,8 +321,13 @@ bool Sampler::sample(int thread, int32_t slot_index, const float* logits, Sample
   bool finite = true;
   kernels_->row_max(logits, vocab_size_, &max, &token, &finite);
   if (!finite) return false;
-  const bool greedy = slot.sampling.temperature < kGreedyTemperature;
-  if (!greedy || !slot.is_plain()) {
+  const SamplingSpec& sampling = slot.sampling;
+  const bool greedy = sampling.temperature < kGreedyTemperature;
+  const bool filters = sampling.min_p > 0 || sampling.top_p < 1 || (sampling.top_k > 0 && sampling.top_k < vocab_size_);
+  if (!greedy && !filters && slot.is_plain()) {
+    const double u = random_uniform(sampling.seed, static_cast<uint64_t>(slot.num_outputs()));
+    token = choose_plain(logits, max, std::max(sampling.temperature, kMinTemperature), u, scratch);
+  } else if (!greedy || !slot.is_plain()) {
     scratch.x.resize(vocab_size_);
     scratch.weights.resize(vocab_size_);
     adjust(slot, logits, scratch.x.data());
@@ -327,10 +362,12 @@ bool Sampler::score_prompt_token(int thread, int32_t slot_index, const float* lo
 }
 
 double Sampler::log_sum_exp(const float* logits, float max, SamplerScratch& scratch) const {
-  scratch.x.assign(logits, logits + vocab_size_);
-  scratch.weights.resize(vocab_size_);
-  kernels_->exact_weights(scratch.x.data(), vocab_size_, max, 1, scratch.weights.data());
-  return max + std::log(chunked_sum(scratch.weights.data(), vocab_size_));
+  std::vector<double>& sums = scratch.weights;
+  sums.resize((vocab_size_ + kSumChunk - 1) / kSumChunk);
+  kernels_->weight_sums(logits, vocab_size_, max, 1, sums.data());
+  double total = 0;
+  for (double sum : sums) total += sum;
+  return max + std::log(total);
 }
 
 // Best first, ties to the lower id.

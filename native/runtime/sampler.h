@@ -83,6 +83,7 @@ class Sampler {
 
   void adjust(const Slot& slot, const float* logits, double* x) const;
   int32_t last_resort(const Slot& slot, const float* logits) const;
+  int32_t choose_plain(const float* logits, double max, double temperature, double u, SamplerScratch& scratch) const;
   int32_t choose_random(const Slot& slot, double max, SamplerScratch& scratch) const;
   // The kept tokens in order of id, weights included; false when no filter applies and all of `x` is kept.
   bool filter(const SamplingSpec& sampling, double temperature, double max, SamplerScratch& scratch) const;

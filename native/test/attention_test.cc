@@ -226,6 +226,18 @@ void test_exact_weights(const Kernels& kernels, const Kernels& other) {
   for (size_t i = 9; i < x.size(); i++) {
     if (std::abs(a[i] - std::exp(x[i] / 0.7)) > 1e-13 * std::exp(x[i] / 0.7)) return expect(false, "exact weights are near exp", kernels.isa);
   }
+  // Sums of chunks: eight lanes in order of id, whatever the width of a vector.
+  const std::vector<float> logits(x.begin(), x.end());
+  const std::vector<double> wide(logits.begin(), logits.end());
+  kernels.exact_weights(wide.data(), static_cast<int32_t>(wide.size()), 0, 0.7, a.data());
+  std::vector<double> sums((x.size() + kWeightChunk - 1) / kWeightChunk);
+  kernels.weight_sums(logits.data(), static_cast<int32_t>(logits.size()), 0, 0.7, sums.data());
+  for (size_t chunk = 0; chunk < sums.size(); chunk++) {
+    double lanes[8] = {};
+    for (size_t i = chunk * kWeightChunk; i < std::min(x.size(), (chunk + 1) * kWeightChunk); i++) lanes[i % 8] += a[i];
+    const double sum = ((lanes[0] + lanes[4]) + (lanes[2] + lanes[6])) + ((lanes[1] + lanes[5]) + (lanes[3] + lanes[7]));
+    if (sums[chunk] != sum) return expect(false, "sums of weights have the bits of their definition", kernels.isa);
+  }
 }
 
 }  // namespace
