@@ -34,7 +34,10 @@ export interface Device {
   allocateKvCache(numBlocks: number): void;
   addSequence(init: SequenceInit): void;
   removeSequence(slot: number): void;
-  /** Runs one step. Steps are executed in the order of the calls; the batch may be refilled when the promise settles. */
+  /**
+   * Runs one step. Steps are executed in the order of the calls, two at most are under way, and slots change between the steps
+   * called before and after; the batch may be refilled when the promise settles.
+   */
   step(batch: ForwardBatch): Promise<StepResult>;
   /** For checks and tests: logits [T, vocabulary] of a whole prompt run from an empty cache, outside any sequence. */
   logits(tokenIds: ArrayLike<number>): Promise<Float32Array>;

@@ -57,6 +57,8 @@ export class Engine {
   #isChecked = true;
   /** Of the last step whose events were given out. */
   #deliverySeconds = 0;
+  /** When the last result was there: a step that was queued behind it began then. */
+  #resultTime = 0;
 
   constructor(parts: { scheduler: Scheduler; device: Device; batches: BatchBuilder; outputs: EngineOutputs }) {
     this.scheduler = parts.scheduler;
@@ -132,13 +134,12 @@ export class Engine {
     const batch = plan.scheduled.length > 0 ? this.#batches.fill(plan, this.#promptLogprobs) : null;
     const facts = planFacts(plan, { scheduleSeconds: fillTime - startTime, fillSeconds: now() - fillTime });
 
+    // The device knows what it sampled, so the next step queues behind the running one and starts the moment that ends.
     const finished = this.#running;
-    const result = finished === null ? null : await finished.result;
-
     const launchTime = now();
     this.#tellDevice(plan);
     this.#running = batch === null ? null : this.#launch(plan, facts, this.device.step(batch), launchTime);
-    if (finished !== null && result !== null) this.#deliver(finished, result, launchTime);
+    if (finished !== null) this.#deliver(finished, await finished.result, now());
     if (batch !== null) return true;
     if (finished === null && this.scheduler.hasWork) {
       throw new PagodaError('internal', 'Requests wait, nothing runs, and nothing can be scheduled.');
@@ -158,8 +159,7 @@ export class Engine {
   #launch(plan: StepPlan, facts: PlanFacts, result: Promise<StepResult>, launchTime: number): RunningStep {
     // The loop awaits it one turn later; until then a failure must not count as unhandled.
     result.catch(() => undefined);
-    const startTime = now();
-    return { plan, facts, result, startTime, launchSeconds: startTime - launchTime };
+    return { plan, facts, result, startTime: launchTime, launchSeconds: now() - launchTime };
   }
 
   #takeAborts(): void {
@@ -219,12 +219,13 @@ export class Engine {
       facts: finished.facts,
       time,
       numGeneratedTokens,
-      stepSeconds: resultTime - finished.startTime,
+      stepSeconds: resultTime - Math.max(finished.startTime, this.#resultTime),
       launchSeconds: finished.launchSeconds,
       updateSeconds: now() - time,
       deliverySeconds: this.#deliverySeconds,
       device: result.timing,
     });
+    this.#resultTime = resultTime;
     const deliveryTime = now();
     if (events.length > 0) this.#outputs.onEvents(events);
     this.#outputs.onStep(record);

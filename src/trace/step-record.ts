@@ -42,9 +42,9 @@ export interface StepRecord {
   /** Token slots in held blocks that hold no token, as a share of all slots in held blocks: the KV waste of promise P4. */
   readonly kvWaste: number;
   /**
-   * Seconds from the launch until JavaScript had the result, and where the rest of a turn went. Between two launches lie one
-   * step, one launch and, of the neighbours, what JavaScript does while the device runs: update and delivery of the step before,
-   * schedule and fill of the step after. What these do not hide shows in the handover.
+   * Seconds from the result before (or from the launch, where the device had nothing to do) until JavaScript had this result, and
+   * where the rest of a turn went. While the device runs a step, JavaScript updates and delivers the one before and schedules, fills
+   * and launches the one after, which queues behind it. What the device does not hide of that shows in the handover.
    */
   readonly stepSeconds: number;
   /** What the scheduler decided, and the batch's arrays. */

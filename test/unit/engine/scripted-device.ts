@@ -37,7 +37,9 @@ export class ScriptedDevice implements Device {
   readonly #options: ScriptedOptions;
   readonly #slots: Array<Slot | null>;
   #cache = new Int32Array(0);
-  #isRunning = false;
+  /** What was asked for, in order: slots change between the steps submitted before and after. */
+  #tail: Promise<unknown> = Promise.resolve();
+  #numPending = 0;
   numSteps = 0;
   isDisposed = false;
 
@@ -67,31 +69,41 @@ export class ScriptedDevice implements Device {
   }
 
   addSequence(init: SequenceInit): void {
-    if (this.#isRunning) throw new Error('A slot changed during a step.');
-    if (this.#slots[init.slot] !== null) throw new Error(`Slot ${init.slot} is taken.`);
-    this.#slots[init.slot] = { init, last: -1 };
+    this.#inTurn(() => {
+      if (this.#slots[init.slot] !== null) throw new Error(`Slot ${init.slot} is taken.`);
+      this.#slots[init.slot] = { init, last: -1 };
+    });
   }
 
   removeSequence(slot: number): void {
-    if (this.#isRunning) throw new Error('A slot changed during a step.');
-    if (this.#slots[slot] === null) throw new Error(`Slot ${slot} is empty.`);
-    this.#slots[slot] = null;
+    this.#inTurn(() => {
+      if (this.#slots[slot] === null) throw new Error(`Slot ${slot} is empty.`);
+      this.#slots[slot] = null;
+    });
   }
 
-  async step(batch: ForwardBatch): Promise<StepResult> {
-    if (this.#isRunning) throw new Error('Two steps at once.');
-    this.#isRunning = true;
+  /** At once while nothing is pending; a failure later shows as one of the steps behind it. */
+  #inTurn(change: () => void): void {
+    if (this.#numPending === 0) change();
+    else this.#tail = this.#tail.then(change);
+  }
+
+  step(batch: ForwardBatch): Promise<StepResult> {
+    if (++this.#numPending > 2) throw new Error('A third step was submitted.');
     const copy = structuredClone(batch);
-    await setImmediate();
-    try {
-      const step = this.numSteps++;
-      this.#options.onStep?.(step);
-      const result = this.#run(batch);
-      if (JSON.stringify(copy) !== JSON.stringify(batch)) throw new Error('The batch changed during its step.');
-      return result;
-    } finally {
-      this.#isRunning = false;
-    }
+    const result = this.#tail
+      .then(() => setImmediate())
+      .then(() => {
+        const step = this.numSteps++;
+        this.#options.onStep?.(step);
+        const result = this.#run(batch);
+        if (JSON.stringify(copy) !== JSON.stringify(batch)) throw new Error('The batch changed during its step.');
+        return result;
+      })
+      .finally(() => this.#numPending--);
+    this.#tail = result;
+    result.catch(() => undefined);
+    return result;
   }
 
   #run(batch: ForwardBatch): StepResult {
@@ -166,7 +178,7 @@ export class ScriptedDevice implements Device {
   }
 
   async dispose(): Promise<void> {
-    if (this.#isRunning) throw new Error('Disposed during a step.');
+    if (this.#numPending > 0) throw new Error('Disposed during a step.');
     this.isDisposed = true;
   }
 }
