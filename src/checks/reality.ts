@@ -1,8 +1,8 @@
 // npm run test:reality: one workload on the server and on the simulator, side by side. Measures this machine's device (`pagoda
-// calibrate device`) before and after `pagoda bench serve` loads a `pagoda serve`, replays the same workload with both
-// calibrations, and holds the medians against each other. Everything runs as a user would run it, in processes of its own.
+// calibrate device`) before and after `pagoda bench serve` loads a `pagoda serve`, adds what serving costs (`pagoda calibrate
+// engine`, fitted to two other workloads), replays the workload with both calibrations, and holds the medians against each other. Everything runs as a user would run it, in processes of its own.
 
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
@@ -18,10 +18,7 @@ const MAX_ERROR = 0.15;
 process.env.PAGODA_PACKED_CACHE = 'false';
 
 const flags = readFlags();
-const workload = (['prompt', 'output', 'concurrency', 'num-requests'] as const).flatMap((name) => [
-  `--${name}`,
-  flags[name],
-]);
+const workload = (['prompt', 'output', 'rate', 'num-requests'] as const).flatMap((name) => [`--${name}`, flags[name]]);
 
 function readFlags() {
   try {
@@ -30,8 +27,9 @@ function readFlags() {
         model: { type: 'string', default: defaultModel() },
         prompt: { type: 'string', default: '128' },
         output: { type: 'string', default: '64' },
-        concurrency: { type: 'string', default: '8' },
-        'num-requests': { type: 'string', default: '64' },
+        // Open loop: users who wait for their last answer fall into step, and then their times say little.
+        rate: { type: 'string', default: '6' },
+        'num-requests': { type: 'string', default: '128' },
         json: { type: 'boolean' },
       },
     }).values;
@@ -47,11 +45,34 @@ interface Medians {
   readonly tokensPerSecond: number;
 }
 
+/** Other workloads than the one to predict: what serving costs on this machine is fitted to them. */
+const SERVING_RUNS = [
+  { prompt: 96, output: 96, concurrency: 1, 'num-requests': 12 },
+  { prompt: 384, output: 32, concurrency: 1, 'num-requests': 12 },
+  { prompt: 96, output: 96, concurrency: 4, 'num-requests': 24 },
+  { prompt: 96, output: 96, concurrency: 12, 'num-requests': 48 },
+];
+
 async function measured(): Promise<Medians> {
   const server = await ServedModel.start(flags.model, []);
   try {
     const load = ['--url', server.url, '--num-warmups', '4', '--disable-tqdm', '--json'];
-    const text = await Promise.race([runPagoda('bench', 'serve', ...load, ...workload), server.ended]);
+    const bench = (args: readonly string[]) =>
+      Promise.race([runPagoda('bench', 'serve', ...load, ...args), server.ended]);
+    // The first requests meet JavaScript that is not compiled yet.
+    await bench(['--prompt', '64', '--output', '64', '--concurrency', '8', '--num-requests', '64', '--seed', '100']);
+    const measureServing = async (round: number) => {
+      for (const [i, run] of SERVING_RUNS.entries()) {
+        // Prompts of their own: none of them may be found in the prefix cache.
+        const seed = 101 + round * SERVING_RUNS.length + i;
+        const args = Object.entries({ ...run, seed }).flatMap(([name, value]) => [`--${name}`, String(value)]);
+        writeFileSync(servingRun(round, i), await bench(args));
+      }
+    };
+    // Before and after, as the device itself.
+    await measureServing(0);
+    const text = await bench(workload);
+    await measureServing(1);
     const result = JSON.parse(text);
     if (result.client_bound) gates.note(`the client did not keep up: ${result.client_bound_reasons.join('; ')}`);
     return {
@@ -63,6 +84,16 @@ async function measured(): Promise<Medians> {
     // The second calibration must have the machine to itself.
     await server.close();
   }
+}
+
+const servingRun = (round: number, i: number) => join(folder, `serving-${round}-${i}.json`);
+
+/** The device's prices with what serving adds to them. */
+async function served(device: string): Promise<string> {
+  const out = device.replace('.json', '-served.json');
+  const runs = [0, 1].flatMap((round) => SERVING_RUNS.flatMap((_, i) => ['--bench', servingRun(round, i)]));
+  await runPagoda('calibrate', 'engine', flags.model, '--calibration', device, ...runs, '--out', out);
+  return out;
 }
 
 async function simulated(calibration: string): Promise<Medians> {
@@ -82,7 +113,7 @@ try {
   await runPagoda('calibrate', 'device', flags.model, '--out', before);
   const real = await measured();
   await runPagoda('calibrate', 'device', flags.model, '--out', after);
-  const models = [await simulated(before), await simulated(after)] as const;
+  const models = [await simulated(await served(before)), await simulated(await served(after))] as const;
   const note = (title: string, cells: readonly string[]) =>
     gates.note(title.padEnd(16) + cells.map((cell) => cell.padStart(20)).join(''));
   const row = (title: string, unit: number, of: (medians: Medians) => number) =>

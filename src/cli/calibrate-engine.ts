@@ -1,12 +1,13 @@
-// `pagoda calibrate engine`: replays each measured run on the model of the hardware, and fits the engine's constants to the
-// difference. From a log every line with running requests and hardly any prompt is a measurement of a decode step.
+// `pagoda calibrate engine`: replays each measured run on the model of the hardware (or on a calibrated device, to which serving is
+// then added), and fits the engine's constants to the difference. From a log every line with running requests and hardly any prompt is a measurement of a decode step.
 
 import { readFileSync, statSync, writeFileSync } from 'node:fs';
 import type { Command } from 'commander';
 import { PagodaError } from '../errors.ts';
-import { calibrationText } from '../plan/calibration-file.ts';
+import { calibrationText, type DeviceCalibration, readCalibration } from '../plan/calibration-file.ts';
 import { type ResolvedDeployment, resolveDeployment } from '../plan/resolve-deployment.ts';
 import { type CalibrationRow, fitEngineProfile } from '../sim/cost/calibrate.ts';
+import type { EngineProfile } from '../sim/cost/engine-profile.ts';
 import { simulate } from '../sim/simulation.ts';
 import { parseLengths } from '../workload/parse-lengths.ts';
 import { createSyntheticWorkload } from '../workload/synthetic-workload.ts';
@@ -27,19 +28,34 @@ export function calibrateEngine(
   io: CliIo,
 ): void {
   const request = deploymentRequestOf(command, model);
-  if ((request.gpu ?? null) === null) throw badFlag('--gpu', 'is needed: the GPUs that it was measured on');
+  const device = deviceCalibration(request.calibration ?? null);
+  if ((request.gpu ?? null) === null && device === null)
+    throw badFlag('--gpu', 'is needed: the GPUs that it was measured on (or --calibration with a device)');
   const { bench = [], log } = flags;
   if (bench.length === 0 && log === undefined)
     throw badFlag('--bench', 'or --log is needed: it says what was measured');
   const resolved = resolveDeployment(request);
-  const rows = [...bench.map((path) => benchRow(resolved, path)), ...(log === undefined ? [] : logRows(resolved, log))];
-  const fitted = fitEngineProfile(resolved.engine, rows);
+  const decodes = device === null ? [] : bench.map((path) => decodeRow(resolved, path));
+  const runs = device === null ? bench.map((path) => benchRow(resolved, path)) : decodes;
+  const rows = [...runs, ...(log === undefined ? [] : logRows(resolved, log))];
+  // A device's prices know nothing of serving: all of that is fitted, from nothing.
+  const profile =
+    device === null
+      ? resolved.engine
+      : {
+          name: device.device,
+          stepSeconds: 0,
+          sequenceSeconds: 0,
+          logitSeconds: 0,
+          requestSeconds: device.requestSeconds,
+        };
+  const fitted = fitEngineProfile(profile, rows);
   const text = calibrationText(
-    { kind: 'engine', engine: fitted },
+    device === null ? { kind: 'engine', engine: fitted } : servedDevice(device, fitted, decodes),
     {
       deployment: resolved.deployment.name,
       num_measurements: rows.length,
-      mean_tpot_error_share: meanError(rows, resolved, fitted),
+      mean_tpot_error_share: meanError(rows, profile, fitted),
     },
   );
   if (flags.out === undefined) io.stdout.write(text);
@@ -49,12 +65,46 @@ export function calibrateEngine(
   );
 }
 
+function deviceCalibration(path: string | null): DeviceCalibration | null {
+  const calibration = path === null ? null : readCalibration(path);
+  return calibration?.kind === 'device' ? calibration : null;
+}
+
+/** The device with what serving adds to a step, a sequence, a prompt token and a request. */
+function servedDevice(device: DeviceCalibration, served: EngineProfile, rows: readonly DecodeRow[]): DeviceCalibration {
+  const { prices } = device;
+  const { intercept, slope } = missingTtft(rows, served);
+  return {
+    ...device,
+    prices: {
+      ...prices,
+      stepSeconds: prices.stepSeconds + served.stepSeconds,
+      sequenceSeconds: prices.sequenceSeconds + served.sequenceSeconds,
+      tokenSeconds: prices.tokenSeconds + slope,
+    },
+    requestSeconds: Math.max(0, device.requestSeconds + intercept),
+  };
+}
+
+/** What is missing in the time to the first token of lone requests, as a line over the length of their prompts; no falling one. */
+function missingTtft(rows: readonly DecodeRow[], served: EngineProfile): { intercept: number; slope: number } {
+  const lone = rows.flatMap(({ measuredTtftSeconds, predictedTtftSeconds, promptTokens }) => {
+    if (measuredTtftSeconds === null) return [];
+    const missing = measuredTtftSeconds - predictedTtftSeconds - served.stepSeconds - served.sequenceSeconds;
+    return [{ promptTokens, missing }];
+  });
+  if (lone.length === 0) return { intercept: 0, slope: 0 };
+  const mean = (of: (each: (typeof lone)[number]) => number) =>
+    lone.reduce((sum, each) => sum + of(each), 0) / lone.length;
+  const [tokens, missing] = [mean((each) => each.promptTokens), mean((each) => each.missing)];
+  const spread = mean((each) => (each.promptTokens - tokens) ** 2);
+  const covariance = mean((each) => (each.promptTokens - tokens) * (each.missing - missing));
+  const slope = spread > 0 ? Math.max(0, covariance / spread) : 0;
+  return { intercept: missing - slope * tokens, slope };
+}
+
 /** Of the time per token, with the fitted constants. */
-function meanError(
-  rows: readonly CalibrationRow[],
-  { engine }: ResolvedDeployment,
-  fitted: { readonly stepSeconds: number; readonly sequenceSeconds: number },
-): number {
+function meanError(rows: readonly CalibrationRow[], engine: EngineProfile, fitted: EngineProfile): number {
   const errors = rows.map((row) => {
     const shift =
       fitted.stepSeconds - engine.stepSeconds + (fitted.sequenceSeconds - engine.sequenceSeconds) * row.numSequences;
@@ -65,11 +115,7 @@ function meanError(
 
 function benchRow(resolved: ResolvedDeployment, path: string): CalibrationRow {
   const fields = benchFields(path);
-  const number = (key: string): number => {
-    const value = fields[key];
-    if (typeof value === 'number' && Number.isFinite(value) && value > 0) return value;
-    throw badFlag('--bench', `${path}: ${key} must be a number above 0, as bench serve saves it`);
-  };
+  const number = (key: string): number => positive(fields, key, path);
   const completed = number('completed');
   const users = typeof fields.max_concurrency === 'number' ? fields.max_concurrency : null;
   const rate = Number(fields.request_rate);
@@ -99,6 +145,52 @@ function benchRow(resolved: ResolvedDeployment, path: string): CalibrationRow {
     measuredTtftSeconds: isUnloaded ? number('mean_ttft_ms') / 1e3 : null,
     predictedTtftSeconds: summary.ttftSeconds.mean,
   };
+}
+
+interface DecodeRow extends CalibrationRow {
+  readonly promptTokens: number;
+}
+
+/**
+ * What a device lacks of its own decode step: users who decode side by side see one step between two tokens. The median leaves
+ * out the steps in which others begin.
+ */
+function decodeRow({ deployment }: ResolvedDeployment, path: string): DecodeRow {
+  const fields = benchFields(path);
+  const number = (key: string): number => positive(fields, key, path);
+  const completed = number('completed');
+  const [prompt, output] = [number('total_input_tokens') / completed, number('total_output_tokens') / completed];
+  const users = number('max_concurrency');
+  const { cost } = deployment;
+  const none = { numPrefillTokens: 0, numDecodes: 0, decodeContextTokens: 0, prefillPairs: 0 };
+  const decode = {
+    ...none,
+    numSequences: users,
+    numTokens: users,
+    numDecodes: users,
+    decodeContextTokens: users * (prompt + output / 2),
+  };
+  const prefill = {
+    ...none,
+    numSequences: 1,
+    numTokens: prompt,
+    numPrefillTokens: prompt,
+    prefillPairs: (prompt * (prompt + 1)) / 2,
+  };
+  return {
+    promptTokens: prompt,
+    numSequences: users,
+    measuredTpotSeconds: number('median_itl_ms') / 1e3,
+    predictedTpotSeconds: cost.stepSeconds(decode),
+    measuredTtftSeconds: users === 1 ? number('median_ttft_ms') / 1e3 : null,
+    predictedTtftSeconds: cost.requestOverheadSeconds + cost.stepSeconds(prefill),
+  };
+}
+
+function positive(fields: Readonly<Record<string, unknown>>, key: string, path: string): number {
+  const value = fields[key];
+  if (typeof value === 'number' && Number.isFinite(value) && value > 0) return value;
+  throw badFlag('--bench', `${path}: ${key} must be a number above 0, as bench serve saves it`);
 }
 
 function benchFields(path: string): Readonly<Record<string, unknown>> {

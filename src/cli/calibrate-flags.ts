@@ -22,7 +22,9 @@ export function addCalibrateCommand(program: Command, io: CliIo): void {
   const calibrate = program.command('calibrate').description('Fit plan and simulate to what was measured');
   const engine = calibrate
     .command('engine')
-    .description("An engine's constants on known GPUs, from results of bench serve or from a vLLM log");
+    .description(
+      "An engine's constants on known GPUs, or what serving adds to a device (--calibration), from results of bench serve or a vLLM log",
+    );
   addDeploymentFlags(engine);
   engine
     .option('--bench <file.json>', 'saved result of (vllm or pagoda) bench serve; may be repeated', collect)

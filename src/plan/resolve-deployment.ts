@@ -157,7 +157,7 @@ function measuredDeployment(request: DeploymentRequest, calibration: DeviceCalib
   const cost = new LinearStepCost(calibration.prices, calibration.requestSeconds);
   const { deployment } = resolved;
   const name = `${deployment.name} on ${calibration.device}`;
-  return { ...resolved, hasTimes: true, deployment: { ...deployment, name, cost } };
+  return { ...resolved, hasTimes: true, deployment: { ...deployment, name, cost, plansAhead: true } };
 }
 
 /** Why the deployment cannot start, as vLLM would refuse; null when it can. */

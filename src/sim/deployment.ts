@@ -27,4 +27,6 @@ export interface Deployment {
   readonly groupWindows: readonly number[];
   readonly numReplicas: number;
   readonly cost: StepCost;
+  /** The engine plans a step while the one before runs: who arrives meanwhile waits for both. False when absent. */
+  readonly plansAhead?: boolean;
 }

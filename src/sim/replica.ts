@@ -50,12 +50,16 @@ export class Replica {
   readonly #sampled: Int32Array;
   readonly #isCached: boolean;
   readonly #numVisible: number;
+  readonly #plansAhead: boolean;
   /** By id, from `add` to the end; by device slot, while running. */
   readonly #byId = new Map<string, Running>();
   readonly #bySlot: Array<Running | null>;
   /** First in, first out, from `#firstWaiting` on. */
   #backlog: LiveRequest[] = [];
   #firstWaiting = 0;
+  /** Where the backlog ended when the step in flight (or the last one) began. */
+  #planned = 0;
+  #lastEndSeconds = Number.NEGATIVE_INFINITY;
   #plan: StepPlan | null = null;
   /** In the scheduler's own queue. */
   #numWaitingInside = 0;
@@ -71,6 +75,7 @@ export class Replica {
     const { maxNumSeqs } = this.scheduler.options;
     this.#sampled = new Int32Array(maxNumSeqs);
     this.#bySlot = new Array<Running | null>(maxNumSeqs).fill(null);
+    this.#plansAhead = deployment.plansAhead ?? false;
     this.#isCached = deployment.flags.enablePrefixCaching;
     this.#numVisible = deployment.flags.schedulingPolicy === 'fcfs' ? VISIBLE_WAITING : Number.POSITIVE_INFINITY;
   }
@@ -91,7 +96,10 @@ export class Replica {
 
   /** Plans a step at `now` and lets it run; does nothing when there is nothing to do. */
   startStep(now: number): void {
-    this.#fillScheduler(now);
+    // Planned while the step before ran: only with those who were there when that one began.
+    const isAhead = this.#plansAhead && now === this.#lastEndSeconds;
+    this.#fillScheduler(now, isAhead ? this.#planned : this.#backlog.length);
+    if (isAhead && this.#byId.size === 0) this.#fillScheduler(now, this.#backlog.length);
     if (!this.hasWork) return;
     let plan = this.scheduler.schedule(now);
     this.#noteMoves(plan);
@@ -119,6 +127,7 @@ export class Replica {
     this.#recorder.onStep(step);
     this.#options.observer?.onStep(step);
     this.#plan = plan;
+    this.#planned = this.#backlog.length;
     this.endSeconds = now + stepSeconds;
   }
 
@@ -128,6 +137,7 @@ export class Replica {
     if (plan === null) return;
     const now = this.endSeconds;
     this.#plan = null;
+    this.#lastEndSeconds = now;
     this.endSeconds = Number.POSITIVE_INFINITY;
     if (this.#isCached) this.#writeTokens(plan);
     const progress = this.scheduler.update(plan, this.#sampled, null, now);
@@ -166,12 +176,13 @@ export class Replica {
   }
 
   /** Gives the scheduler as many waiting requests as it can look at. What can never be served is refused here. */
-  #fillScheduler(now: number): void {
-    while (this.#firstWaiting < this.#backlog.length && this.#numWaitingInside < this.#numVisible) {
+  #fillScheduler(now: number, end: number): void {
+    while (this.#firstWaiting < end && this.#numWaitingInside < this.#numVisible) {
       this.#add(this.#backlog[this.#firstWaiting++]!, now);
     }
     if (this.#firstWaiting < 1024 || 2 * this.#firstWaiting < this.#backlog.length) return;
     this.#backlog = this.#backlog.slice(this.#firstWaiting);
+    this.#planned = Math.max(0, this.#planned - this.#firstWaiting);
     this.#firstWaiting = 0;
   }
 

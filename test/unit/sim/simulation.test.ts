@@ -34,6 +34,26 @@ describe('one request', () => {
   });
 });
 
+describe('an engine that plans ahead', () => {
+  it('lets who arrives during a step wait for that one and for the planned one', () => {
+    // Steps of 10 ms; the second request arrives in the third step, whose successor is planned already.
+    const requests = [request(0, 16, 10), request(0.025, 16, 1)];
+    const inTurn = simulate(deploymentOf(), workloadOf(requests));
+    const ahead = simulate(deploymentOf({}, { plansAhead: true }), workloadOf(requests));
+    expect(inTurn.summary.ttftSeconds.max).toBeCloseTo(0.015, 9);
+    expect(ahead.summary.ttftSeconds.max).toBeCloseTo(0.025, 9);
+    // Nobody is there to plan with: an idle engine begins at once.
+    const later = simulate(deploymentOf({}, { plansAhead: true }), workloadOf([request(0, 16, 2), request(1, 16, 1)]));
+    expect(later.summary.ttftSeconds.max).toBeCloseTo(0.01, 9);
+    // And one that has just run dry does, too.
+    const dry = simulate(
+      deploymentOf({}, { plansAhead: true }),
+      workloadOf([request(0, 16, 1), request(0.005, 16, 1)]),
+    );
+    expect(dry.summary.ttftSeconds.max).toBeCloseTo(0.015, 9);
+  });
+});
+
 describe('a full house', () => {
   it('queues what exceeds max-num-seqs, and says what bound the steps', () => {
     const requests = [request(0, 16, 10), request(0, 16, 10), request(0, 16, 10)];
