@@ -23,9 +23,11 @@ async function buildNative() {
   if (process.env.PAGODA_SKIP_NATIVE === '1') return;
   const compiler = findCompiler();
   if (!compiler) {
-    process.stderr.write(
-      'warning: no C++17 compiler found (g++, clang++ or $CXX): the slow reference device will be used. Install one (Debian/Ubuntu: apt-get install g++) and run `npm run build`.\n',
-    );
+    // `npm start` says so again when the device is chosen: once is enough.
+    if (!process.argv.includes('--for-start'))
+      process.stderr.write(
+        'warning: no C++17 compiler found (g++, clang++ or $CXX): the slow reference device will be used. Install one (Debian/Ubuntu: apt-get install g++) and run `npm run build`.\n',
+      );
     rmSync(addon, { force: true });
     return;
   }
