@@ -1,4 +1,4 @@
-// Products of bf16 weights with activations rounded to bf16, on CPUs that multiply pairs of them (vdpbf16ps): two columns per lane
+// Products of bf16 weights with activations rounded to bf16, on CPUs that are fast at multiplying pairs of them (vdpbf16ps): two columns per lane
 // and instruction, accumulated in float32. Every output is one chain over the pairs in order, whatever the tile, so results depend
 // on the row and the output only. The instruction flushes subnormals and rounds on its own terms: its bits are its own.
 #pragma once
@@ -12,8 +12,10 @@
 namespace pagoda {
 namespace PAGODA_ISA_NAMESPACE {
 
-static bool cpu_has_bf16() {
-  static const bool has = __builtin_cpu_supports("avx512bf16");
+// Intel's cores do half as many of them as float32 multiply-adds (docs/performance-kernels.md): there BF16 weights meet float32. By
+// vendor, not by a timing: the bits of a result must be the same in every run.
+static bool cpu_has_fast_bf16() {
+  static const bool has = __builtin_cpu_supports("avx512bf16") && __builtin_cpu_is("amd");
   return has;
 }
 

@@ -123,7 +123,7 @@ static void gemm(const GemmArgs* args) {
 
 static RowForm row_form(Format format) {
 #ifdef PAGODA_HAS_BF16
-  if (format == Format::BF16 && cpu_has_bf16()) return RowForm::Bf16;
+  if (format == Format::BF16 && cpu_has_fast_bf16()) return RowForm::Bf16;
 #endif
   return facts_of(format).quantized() ? RowForm::Int8 : RowForm::Float;
 }

@@ -67,7 +67,7 @@ struct Kernels {
 
   // --- gemm (native/ops/gemm*) ---
   // The form that products with this format take where float32 is not asked for: int8 for quantized weights, bf16 for BF16 weights
-  // where the CPU multiplies it, else float.
+  // where the CPU is fast at that, else float.
   RowForm (*row_form)(Format format);
   size_t (*packed_panel_bytes)(Format format, int32_t cols);
   // source_rows[r - panel_begin*16] points at row r in the file's layout (null = zero row), for rows of panels [begin, end).

@@ -25,7 +25,7 @@ export interface CpuDeviceOptions {
   readonly isa?: string;
   /** Default: all cores this process may use. */
   readonly numThreads?: number;
-  /** int8: quantized weights are multiplied with int8 activations, BF16 weights with bf16 ones where the CPU can; f32: everything in float32. Default int8. */
+  /** int8: quantized weights are multiplied with int8 activations, BF16 weights with bf16 ones where the CPU is fast at that; f32: everything in float32. Default int8. */
   readonly computeDtype?: 'int8' | 'f32';
   /** Default auto; see thread-cpus.ts. */
   readonly threadsBind?: ThreadsBind;
