@@ -432,6 +432,7 @@ static void merge_attention(const AttentionArgs* args, int32_t num_segments) {
 
 // --- writing the cache ---
 
+constexpr int kMaxHeadDim = 256;  // runtime/plan.cc refuses larger ones
 PAGODA_INLINE float clamp_f16(float x) { return x > 65504.0f ? 65504.0f : x < -65504.0f ? -65504.0f : x; }
 
 // Int8 of one head's vector; NaN or infinity in it makes the scale NaN, so that it is seen in the logits.
@@ -453,13 +454,19 @@ PAGODA_INLINE void write_vector(const float* x, int32_t n, KvType type, uint8_t*
   if (type == KvType::F32) {
     float* p = reinterpret_cast<float*>(out);
     for (int32_t i = 0; i < n; i++) p[i * stride] = x[i];
-  } else if (type == KvType::F16) {
-    uint16_t* p = reinterpret_cast<uint16_t*>(out);
-    for (int32_t i = 0; i < n; i++) p[i * stride] = f32_to_f16(clamp_f16(x[i]));
-  } else {
-    uint16_t* p = reinterpret_cast<uint16_t*>(out);
-    for (int32_t i = 0; i < n; i++) p[i * stride] = f32_to_bf16(x[i]);
+    return;
   }
+  uint16_t values[kMaxHeadDim];
+  int32_t i = 0;
+  for (; i + 16 <= n; i += 16) {
+    const f32x16 v = load(x + i), most = splat(65504.0f);
+    if (type == KvType::BF16) store_bf16(values + i, v);
+    else store_f16(values + i, select(most < v, most, select(v < -most, -most, v)));
+  }
+  for (; i < n; i++) values[i] = type == KvType::BF16 ? f32_to_bf16(x[i]) : f32_to_f16(clamp_f16(x[i]));
+  uint16_t* p = reinterpret_cast<uint16_t*>(out);
+  if (stride == 1) memcpy(p, values, sizeof(uint16_t) * static_cast<size_t>(n));
+  else for (i = 0; i < n; i++) p[i * stride] = values[i];
 }
 
 // Either of k and v may be null: then the other is written alone.

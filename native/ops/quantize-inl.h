@@ -41,9 +41,13 @@ PAGODA_INLINE void quantize_block(RowBlock* block, const float* x, int count) {
   const i32x16 q0 = round_to_int(x0 * splat(inverse)), q1 = round_to_int(x1 * splat(inverse));
   int8_t* a = block->a;
 #ifdef PAGODA_ISA_AVX512
-  _mm_storeu_si128((__m128i*)a, _mm512_cvtsepi32_epi8((__m512i)q0.v[0]));
-  _mm_storeu_si128((__m128i*)(a + 16), _mm512_cvtsepi32_epi8((__m512i)q1.v[0]));
-  const int32_t lo = _mm512_reduce_add_epi32((__m512i)q0.v[0]), hi = _mm512_reduce_add_epi32((__m512i)q1.v[0]);
+  const __m256i codes = _mm256_set_m128i(_mm512_cvtsepi32_epi8((__m512i)q1.v[0]), _mm512_cvtsepi32_epi8((__m512i)q0.v[0]));
+  _mm256_storeu_si256((__m256i*)a, codes);
+  const __m256i dwords = _mm256_dpbusd_epi32(_mm256_setzero_si256(), _mm256_set1_epi8(1), codes);
+  __m128i low = _mm256_castsi256_si128(dwords), high = _mm256_extracti128_si256(dwords, 1);
+  low = _mm_hadd_epi32(low, high);
+  low = _mm_hadd_epi32(low, low);
+  const int32_t lo = _mm_cvtsi128_si32(low), hi = _mm_extract_epi32(low, 1);
 #elif defined(PAGODA_ISA_AVX2)
   const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
   const __m256i packed = _mm256_permutevar8x32_epi32(_mm256_packs_epi16(_mm256_packs_epi32((__m256i)q0.v[0], (__m256i)q0.v[1]), _mm256_packs_epi32((__m256i)q1.v[0], (__m256i)q1.v[1])), order);

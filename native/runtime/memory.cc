@@ -10,13 +10,15 @@ namespace pagoda {
 namespace {
 constexpr size_t kHugePage = size_t{2} << 20;
 constexpr size_t kChunkBytes = size_t{32} << 20;
+// Smaller buffers (activations, of which a step seldom touches all rows) would waste most of their huge pages.
+constexpr size_t kLeastForHugePages = size_t{16} << 20;
 }  // namespace
 
 AlignedBuffer::AlignedBuffer(size_t bytes) {
   if (bytes == 0) return;
   if (bytes > SIZE_MAX - 2 * kHugePage) throw std::bad_alloc();
   // Map a little more than asked for, then cut both ends so that large buffers start on a huge page.
-  const size_t alignment = bytes >= kHugePage ? kHugePage : 4096;
+  const size_t alignment = bytes >= kLeastForHugePages ? kHugePage : 4096;
   const size_t rounded = (bytes + 4095) & ~size_t{4095};
   const size_t mapped = rounded + (alignment > 4096 ? alignment : 0);
   void* raw = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
