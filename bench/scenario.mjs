@@ -161,7 +161,7 @@ const report = {
   rooflineAllows: limit,
 };
 try {
-  await complete(server.port, randomTokens(64, Math.random), 4);
+  await complete(server.port, randomTokens(64, new RandomSource(1, 'warm-up')), 4);
   report.steady = await closedLoop(server.port, concurrency);
   if (flags.search) {
     report.highestConcurrency = await highest(

@@ -137,7 +137,7 @@ template <Format F, int kRows> PAGODA_NOINLINE void maddubs_tile(const TileJob& 
         scale = f16_half(scales + 16 * c);
         if constexpr (facts.has_min()) min = f16_half(scales + 32 + 16 * c);
       } else if constexpr (facts.scales == ScaleKind::F32Exp) {
-        scale = (__m256)block_scale(facts, scales, nullptr, 0).v[c];
+        scale = (__m256)block_scale(facts, scales, scales, 0).v[c];
       } else {
         scale = f16_half(supers + 16 * c);
         if constexpr (facts.scales == ScaleKind::KMin) {

@@ -54,9 +54,9 @@ template <Format F> PAGODA_INLINE BlockScales block_scales(const uint8_t* scales
   } else if constexpr (facts.scales == ScaleKind::K) {
     return {super_scale * to_float(load_i8((const int8_t*)scales)), zero()};
   } else if constexpr (facts.has_min()) {
-    return {block_scale(facts, scales, nullptr, 0), block_min(facts, scales, nullptr, 0)};
+    return {block_scale(facts, scales, scales, 0), block_min(facts, scales, scales, 0)};
   } else {
-    return {block_scale(facts, scales, nullptr, 0), zero()};
+    return {block_scale(facts, scales, scales, 0), zero()};
   }
 }
 
