@@ -1,5 +1,5 @@
-// Products of bf16 weights with activations rounded to bf16, on CPUs that are fast at multiplying pairs of them (vdpbf16ps): two columns per lane
-// and instruction, accumulated in float32. Every output is one chain over the pairs in order, whatever the tile, so results depend
+// Products of bf16 weights with activations rounded to bf16, on CPUs that are fast at multiplying pairs of them (vdpbf16ps): two
+// columns per lane and instruction, accumulated in float32. Every output is one chain over the pairs in order, whatever the tile, so results depend
 // on the row and the output only. The instruction flushes subnormals and rounds on its own terms: its bits are its own.
 #pragma once
 #include "kernels.h"

@@ -74,12 +74,16 @@ void Executor::finish_heads(const Phase& phase, const Op& product, const Step& s
         kernels_->rms_norm(row(op.in, op.cols, r) + first_col, row(op.out, op.cols, r) + first_col, weights_->vector(op.weight), num_heads * head_dim, op.group_cols, op.eps);
         buffer = op.out;
       } else {
-        const RopeTable& table = tables_[op.table];
-        const size_t at = static_cast<size_t>(position_[r]) * table.pairs;
-        kernels_->rope(row(op.in, op.cols, r) + first_col, num_heads, head_dim, op.rotary_dim, op.interleaved, table.cos.floats() + at, table.sin.floats() + at);
+        rotate(op, r, row(op.in, op.cols, r) + first_col, num_heads);
       }
     }
   }
+}
+
+void Executor::rotate(const Op& op, int32_t r, float* heads, int32_t num_heads) const {
+  const RopeTable& table = tables_[op.table];
+  const size_t at = static_cast<size_t>(position_[r]) * table.pairs;
+  kernels_->rope(heads, num_heads, op.head_dim, op.rotary_dim, op.interleaved, table.cos.floats() + at, table.sin.floats() + at);
 }
 
 void Executor::write_kv(const Op& op, const Step& step, int32_t r, const float* keys, const float* values, int32_t first_head, int32_t num_heads) const {

@@ -308,11 +308,8 @@ void Executor::row_op(const Op& op, const Step& step, int32_t r, float* scratch)
       return kernels_->layer_norm(row(op.in, cols, r), row(op.out, cols, r), weights_->vector(op.weight), op.bias >= 0 ? weights_->vector(op.bias) : nullptr, cols, op.eps);
     case OpKind::Quantize:
       return kernels_->quantize_rows(&quantized_[op.q], row(op.in, cols, 0), cols, r, r + 1, 0, cols);
-    case OpKind::Rope: {
-      const RopeTable& table = tables_[op.table];
-      const size_t at = static_cast<size_t>(position_[r]) * table.pairs;
-      return kernels_->rope(row(op.in, cols, r), op.num_heads, op.head_dim, op.rotary_dim, op.interleaved, table.cos.floats() + at, table.sin.floats() + at);
-    }
+    case OpKind::Rope:
+      return rotate(op, r, row(op.in, cols, r), op.num_heads);
     case OpKind::KvWrite: {
       const int32_t heads = plan_.kv.num_kv_heads, width = heads * plan_.kv.head_dim;
       return write_kv(op, step, r, row(op.in, width, r), row(op.in2, width, r), 0, heads);

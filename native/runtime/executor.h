@@ -70,6 +70,7 @@ class Executor {
   GemmArgs linear_args(const Op& op, int32_t num_rows) const;
   void activate_item(const Phase& phase, const GemmArgs& item, float* tile);
   void finish_heads(const Phase& phase, const Op& product, const Step& step, const GemmArgs& item);
+  void rotate(const Op& op, int32_t row, float* heads, int32_t num_heads) const;
   void write_kv(const Op& op, const Step& step, int32_t row, const float* keys, const float* values, int32_t first_head, int32_t num_heads) const;
   void attention_phase(Walker& walker, const Phase& phase, const Step& step);
   AttentionArgs attention_args(const Op& op, const Step& step, const AttentionTile& tile, int32_t kv_head, float* scratch) const;

@@ -1,6 +1,7 @@
 // npm run test:reality: one workload on the server and on the simulator, side by side. Measures this machine's device (`pagoda
 // calibrate device`) before and after `pagoda bench serve` loads a `pagoda serve`, adds what serving costs (`pagoda calibrate
-// engine`, fitted to two other workloads), replays the workload with both calibrations, and holds the medians against each other. Everything runs as a user would run it, in processes of its own.
+// engine`, fitted to other workloads), replays the workload with both calibrations, and holds the medians against each other.
+// Everything runs as a user would run it, in processes of its own.
 
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';

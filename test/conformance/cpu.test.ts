@@ -1,8 +1,19 @@
 // The conformance suite on the native device: every instruction set this processor has, one and two threads, float32 and int8.
 
 import { describe, it } from 'vitest';
+import type { TensorType } from '../../src/checkpoint/checkpoint.ts';
+import { FORMATS, loadAddon, ROW_FORMS, type RowForm } from '../../src/device/cpu/addon.ts';
 import { cpuIsas, createCpuDevice, isCpuDeviceAvailable } from '../../src/device/cpu/cpu-device.ts';
 import { deviceCases } from './device-cases.ts';
+
+/** As the kernels of the instruction set say. */
+function rowFormOf(isa: string): (format: TensorType) => RowForm {
+  const { addon } = loadAddon();
+  const handle = addon!.create({ isa, numThreads: 1 });
+  const { rowForms } = addon!.deviceInfo(handle);
+  void addon!.dispose(handle);
+  return (format) => ROW_FORMS[rowForms[FORMATS[format]]!]!;
+}
 
 const { available, reason } = isCpuDeviceAvailable();
 
@@ -20,6 +31,7 @@ for (const isa of cpuIsas()) {
       make: (model, checkpoint, kv, limits) =>
         createCpuDevice(model, checkpoint, kv, limits, { isa, computeDtype, numThreads }),
       computeDtype,
+      rowForm: computeDtype === 'f32' ? () => 'float' : rowFormOf(isa),
       blockSizes: [16, 32],
       headMultiple: 8,
     });

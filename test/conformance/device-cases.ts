@@ -4,6 +4,7 @@
 import { afterAll, describe, expect, it } from 'vitest';
 import type { Checkpoint, TensorType } from '../../src/checkpoint/checkpoint.ts';
 import { DEFAULT_SAMPLING, type SamplingParams } from '../../src/core/sampling-params.ts';
+import type { RowForm } from '../../src/device/cpu/addon.ts';
 import type { Device, DeviceLimits } from '../../src/device/device.ts';
 import type { KvDtype } from '../../src/device/kv-layout.ts';
 import { logSumExp } from '../../src/device/reference/logprobs.ts';
@@ -28,6 +29,8 @@ export interface DeviceUnderTest {
   readonly make: MakeDevice;
   /** f32 = all arithmetic in float32; int8 = quantized weights times int8 activations. */
   readonly computeDtype: 'f32' | 'int8';
+  /** In which form products with weights of a format take their activations. */
+  readonly rowForm: (format: TensorType) => RowForm;
   /** Block sizes the device accepts. */
   readonly blockSizes: readonly number[];
   /** Heads whose size is no multiple of it are refused by name; 1 = any size. */
@@ -41,9 +44,6 @@ const KV_F32: KvOptions = { dtype: 'f32', blockSize: 16 };
 /** Relative error of one rounding to the format. */
 const ROUNDING: Readonly<Record<KvDtype, number>> = { f32: 0, f16: 2 ** -11, bf16: 2 ** -8, int8: 1 / 127 };
 const FLOAT_ROUNDING = 2 ** -24;
-const INT8_ROUNDING = 1 / 127;
-/** A unit in the last of eight bits, as a whole step of int8 above. */
-const BF16_ROUNDING = 2 ** -8;
 
 /** Every op and every option of it, in shapes that are no multiples of anything. */
 const SHAPES: ReadonlyArray<readonly [name: string, shape: Partial<SyntheticShape>]> = [
@@ -147,11 +147,8 @@ const QUANTIZED_SHAPE: Partial<SyntheticShape> = {
   windows: [0],
   rope: { style: 'half', rotaryDim: 64, magnitude: 1 },
 };
-/** Relative error of the activations that products with weights of a format take where float32 is not asked for. */
-function activationRounding(format: TensorType): number {
-  if (format === 'F32' || format === 'F16') return 0;
-  return format === 'BF16' ? BF16_ROUNDING : INT8_ROUNDING;
-}
+/** Relative error of activations in a form. */
+const FORM_ROUNDING: Readonly<Record<RowForm, number>> = { float: 0, int8: ROUNDING.int8, bf16: ROUNDING.bf16 };
 
 export function deviceCases(device: DeviceUnderTest): void {
   const opened: Array<() => void | Promise<void>> = [];
@@ -225,7 +222,7 @@ function numberCases({ device, build, buildProgram, make }: CaseContext): void {
     });
 
     it.each(FORMATS)('weights in %s', async (format) => {
-      const activations = device.computeDtype === 'int8' ? activationRounding(format) : 0;
+      const activations = FORM_ROUNDING[device.rowForm(format)];
       await compare(build(QUANTIZED_SHAPE, { format }), KV_F32, { activations });
     });
 

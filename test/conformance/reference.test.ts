@@ -7,6 +7,7 @@ deviceCases({
   name: 'reference',
   make: async (model, checkpoint, kv, limits) => createReferenceDevice(model, checkpoint, kv, limits),
   computeDtype: 'f32',
+  rowForm: () => 'float',
   blockSizes: [16, 8, 32],
   headMultiple: 1,
 });
