@@ -2,8 +2,10 @@
 // end comes back through one thread-safe function per device and settles a promise. No C++ exception leaves this file.
 #include <node_api.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <iterator>
 #include <memory>
 #include <new>
 #include <string>
@@ -191,18 +193,25 @@ napi_value start(napi_env env, napi_value external, Handle* handle, std::unique_
   return promise;
 }
 
+napi_value strings(napi_env env, const std::vector<std::string>& texts) {
+  napi_value list = nullptr;
+  check(napi_create_array(env, &list), "list");
+  for (size_t i = 0; i < texts.size(); i++) {
+    napi_value text = nullptr;
+    check(napi_create_string_utf8(env, texts[i].c_str(), texts[i].size(), &text), "list");
+    check(napi_set_element(env, list, static_cast<uint32_t>(i), text), "list");
+  }
+  return list;
+}
+
 napi_value info(napi_env env, napi_callback_info) {
   return guarded(env, [&] {
-    napi_value result = nullptr, list = nullptr;
+    napi_value result = nullptr;
     check(napi_create_object(env, &result), "result");
-    check(napi_create_array(env, &list), "result");
-    uint32_t i = 0;
-    for (const std::string& isa : usable_isas()) {
-      napi_value name = nullptr;
-      check(napi_create_string_utf8(env, isa.c_str(), isa.size(), &name), "result");
-      check(napi_set_element(env, list, i++, name), "result");
-    }
-    check(napi_set_named_property(env, result, "isas", list), "result");
+    std::vector<std::string> isas = usable_isas(), bf16;
+    std::copy_if(isas.begin(), isas.end(), std::back_inserter(bf16), [](const std::string& isa) { return choose_kernels(isa)->has_bf16_attention(); });
+    check(napi_set_named_property(env, result, "isas", strings(env, isas)), "result");
+    check(napi_set_named_property(env, result, "bf16AttentionIsas", strings(env, bf16)), "result");
     return result;
   });
 }

@@ -1,7 +1,6 @@
-// Paged attention and the KV cache's write side; see attention.h for the layout and the order of arithmetic.
+// Paged attention; see attention.h for the layout and the order of arithmetic.
 #pragma once
-#include <algorithm>
-
+#include "attention-tile-inl.h"
 #include "attention.h"
 #include "elementwise-inl.h"
 #include "kernels.h"
@@ -11,137 +10,7 @@
 namespace pagoda {
 namespace PAGODA_ISA_NAMESPACE {
 
-// --- element types of the cache ---
-struct KvF32 {
-  typedef float type;
-  PAGODA_INLINE f32x16 load16(const type* p) { return load(p); }
-};
-struct KvF16 {
-  typedef uint16_t type;
-  PAGODA_INLINE f32x16 load16(const type* p) { return load_f16(p); }
-};
-struct KvBf16 {
-  typedef uint16_t type;
-  PAGODA_INLINE f32x16 load16(const type* p) { return load_bf16(p); }
-};
-struct KvInt8 {
-  typedef int8_t type;
-  PAGODA_INLINE f32x16 load16(const type* p) { return to_float(load_i8(p)); }
-};
-
-constexpr int kSubs = kAttentionTile / 16;  // runs of 16 tokens in a tile: never cut by a block border
 constexpr float kMinusInfinity = -__builtin_inff();
-#ifdef PAGODA_ISA_AVX512
-constexpr int kMaxTileRows = 6;
-constexpr int subs_at_once(int) { return 4; }
-constexpr int vectors_at_once(int) { return 4; }
-#else
-constexpr int kMaxTileRows = 6;
-constexpr int subs_at_once(int rows) { return rows <= 3 ? 2 : 1; }
-constexpr int vectors_at_once(int rows) { return rows <= 3 ? 2 : 1; }
-#endif
-
-// One tile of keys and values as 16-token runs.
-struct TileView {
-  const uint8_t* k[kSubs];
-  const uint8_t* v[kSubs];
-  const float* k_scale[kSubs];  // int8 only
-  const float* v_scale[kSubs];
-  int num_subs;
-  // The keys and values of the tile after this one, prefetched while this one is computed; this one's where there is none.
-  const uint8_t* next_k[kSubs];
-  const uint8_t* next_v[kSubs];
-};
-
-// scores[r][sub * 16 + t] = sum over d, in order, of q[r][d] * k[sub][d][t].
-template <typename Kv, int kRows, int kNumSubs>
-PAGODA_INLINE void score_block(const float* q, size_t q_stride, const uint8_t* const* k, const uint8_t* const* next_k, int32_t head_dim, float* scores) {
-  constexpr int32_t kBytes = 16 * sizeof(typename Kv::type), kEvery = kBytes < 64 ? 64 / kBytes : 1;  // a line every so many dimensions
-  f32x16 sums[kRows][kNumSubs];
-  PAGODA_UNROLL for (int r = 0; r < kRows; r++) PAGODA_UNROLL for (int s = 0; s < kNumSubs; s++) sums[r][s] = zero();
-  for (int32_t d = 0; d < head_dim; d++) {
-    f32x16 keys[kNumSubs];
-    if (d % kEvery == 0) PAGODA_UNROLL for (int s = 0; s < kNumSubs; s++) prefetch(next_k[s] + d * kBytes);
-    PAGODA_UNROLL for (int s = 0; s < kNumSubs; s++) keys[s] = Kv::load16(reinterpret_cast<const typename Kv::type*>(k[s]) + d * 16);
-    PAGODA_UNROLL for (int r = 0; r < kRows; r++) {
-      const f32x16 query = splat(q[r * q_stride + d]);
-      PAGODA_UNROLL for (int s = 0; s < kNumSubs; s++) sums[r][s] = fma(query, keys[s], sums[r][s]);
-    }
-  }
-  PAGODA_UNROLL for (int r = 0; r < kRows; r++) PAGODA_UNROLL for (int s = 0; s < kNumSubs; s++) store(scores + r * kAttentionTile + s * 16, sums[r][s]);
-}
-
-template <typename Kv, int kRows>
-PAGODA_NOINLINE void score_rows(const float* q, size_t q_stride, const TileView& tile, int32_t head_dim, float* scores) {
-  constexpr int kNumSubs = subs_at_once(kRows);
-  int s = 0;
-  for (; s + kNumSubs <= tile.num_subs; s += kNumSubs) score_block<Kv, kRows, kNumSubs>(q, q_stride, tile.k + s, tile.next_k + s, head_dim, scores + s * 16);
-  for (; s < tile.num_subs; s++) score_block<Kv, kRows, 1>(q, q_stride, tile.k + s, tile.next_k + s, head_dim, scores + s * 16);
-}
-
-// out[r] += sum over tokens, in order, of p[r][t] * v[t]; tokens [first, last) of the tile, kNumVectors * 16 columns.
-template <typename Kv, int kRows, int kNumVectors>
-PAGODA_INLINE void value_block(const float* p, const TileView& tile, int first, int last, int32_t head_dim, int32_t column, float* out, size_t out_stride) {
-  f32x16 sums[kRows][kNumVectors];
-  PAGODA_UNROLL for (int r = 0; r < kRows; r++) PAGODA_UNROLL for (int i = 0; i < kNumVectors; i++) sums[r][i] = load(out + r * out_stride + column + i * 16);
-  for (int s = first / 16; s * 16 < last; s++) {
-    const int begin = first > s * 16 ? first : s * 16;
-    const int end = last < s * 16 + 16 ? last : s * 16 + 16;
-    const typename Kv::type* values = reinterpret_cast<const typename Kv::type*>(tile.v[s]) + column;
-    const uint8_t* next = tile.next_v[s] + column * sizeof(typename Kv::type);
-    for (int t = begin; t < end; t++) {
-      f32x16 v[kNumVectors];
-      PAGODA_UNROLL for (int i = 0; i < kNumVectors * 16 * static_cast<int>(sizeof(typename Kv::type)); i += 64) prefetch(next + static_cast<size_t>(t - s * 16) * head_dim * sizeof(typename Kv::type) + i);
-      PAGODA_UNROLL for (int i = 0; i < kNumVectors; i++) v[i] = Kv::load16(values + static_cast<size_t>(t - s * 16) * head_dim + i * 16);
-      PAGODA_UNROLL for (int r = 0; r < kRows; r++) {
-        const f32x16 weight = splat(p[r * kAttentionTile + t]);
-        PAGODA_UNROLL for (int i = 0; i < kNumVectors; i++) sums[r][i] = fma(weight, v[i], sums[r][i]);
-      }
-    }
-  }
-  PAGODA_UNROLL for (int r = 0; r < kRows; r++) PAGODA_UNROLL for (int i = 0; i < kNumVectors; i++) store(out + r * out_stride + column + i * 16, sums[r][i]);
-}
-
-template <typename Kv, int kRows>
-PAGODA_NOINLINE void value_rows(const float* p, const TileView& tile, int first, int last, int32_t head_dim, float* out, size_t out_stride) {
-  constexpr int kNumVectors = vectors_at_once(kRows);
-  int32_t column = 0;
-  const int32_t padded = round_up_16(head_dim);
-  for (; column + kNumVectors * 16 <= padded; column += kNumVectors * 16) value_block<Kv, kRows, kNumVectors>(p, tile, first, last, head_dim, column, out, out_stride);
-  for (; column < padded; column += 16) value_block<Kv, kRows, 1>(p, tile, first, last, head_dim, column, out, out_stride);
-}
-
-template <typename Kv>
-static void score_tile(const float* q, int num_rows, size_t q_stride, const TileView& tile, int32_t head_dim, float* scores) {
-  for (int row = 0; row < num_rows; row += kMaxTileRows) {
-    const float* queries = q + row * q_stride;
-    float* out = scores + row * kAttentionTile;
-    switch (num_rows - row) {
-      case 1: score_rows<Kv, 1>(queries, q_stride, tile, head_dim, out); break;
-      case 2: score_rows<Kv, 2>(queries, q_stride, tile, head_dim, out); break;
-      case 3: score_rows<Kv, 3>(queries, q_stride, tile, head_dim, out); break;
-      case 4: score_rows<Kv, 4>(queries, q_stride, tile, head_dim, out); break;
-      case 5: score_rows<Kv, 5>(queries, q_stride, tile, head_dim, out); break;
-      default: score_rows<Kv, 6>(queries, q_stride, tile, head_dim, out); break;
-    }
-  }
-}
-
-template <typename Kv>
-static void value_tile(const float* p, int num_rows, const TileView& tile, int first, int last, int32_t head_dim, float* out, size_t out_stride) {
-  for (int row = 0; row < num_rows; row += kMaxTileRows) {
-    const float* weights = p + row * kAttentionTile;
-    float* sums = out + row * out_stride;
-    switch (num_rows - row) {
-      case 1: value_rows<Kv, 1>(weights, tile, first, last, head_dim, sums, out_stride); break;
-      case 2: value_rows<Kv, 2>(weights, tile, first, last, head_dim, sums, out_stride); break;
-      case 3: value_rows<Kv, 3>(weights, tile, first, last, head_dim, sums, out_stride); break;
-      case 4: value_rows<Kv, 4>(weights, tile, first, last, head_dim, sums, out_stride); break;
-      case 5: value_rows<Kv, 5>(weights, tile, first, last, head_dim, sums, out_stride); break;
-      default: value_rows<Kv, 6>(weights, tile, first, last, head_dim, sums, out_stride); break;
-    }
-  }
-}
 
 PAGODA_INLINE float exp1(float x) {
   alignas(64) float lanes[16];
@@ -154,9 +23,10 @@ struct RowState {
   float max, sum;
 };
 
-// Turns one row's scores into weights relative to the running maximum; rescales what was summed before. Tokens outside
-// [first, last) of the tile get weight 0; without kMasked the tile is whole and all of it is visible.
-template <bool kMasked> PAGODA_INLINE void softmax_row(const AttentionArgs& args, const TileView& tile, int first, int last, float* scores, RowState* state, float* out) {
+// Turns one row's scores into weights relative to the running maximum, in place, as inputs of the product with the values; rescales
+// what was summed before. Tokens outside [first, last) of the tile get weight 0; without kMasked the tile is whole and all of it is visible.
+template <typename Kv, bool kMasked>
+PAGODA_INLINE void softmax_row(const AttentionArgs& args, const TileView& tile, int first, int last, float* scores, RowState* state, float* out) {
   alignas(64) static const int32_t kLane[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
   [[maybe_unused]] const i32x16 lanes = load_i32(kLane);
   f32x16 s[kSubs];
@@ -180,7 +50,7 @@ template <bool kMasked> PAGODA_INLINE void softmax_row(const AttentionArgs& args
   const float tile_max = reduce_max(best);
   const float new_max = tile_max > state->max ? tile_max : state->max;
   const f32x16 m = splat(new_max);
-  PAGODA_UNROLL for (int i = 0; i < kSubs; i++) s[i] = exp(s[i] - m);
+  PAGODA_UNROLL for (int i = 0; i < kSubs; i++) s[i] = Kv::weights(s[i] - m);
   const float sum = reduce_add((s[0] + s[1]) + (s[2] + s[3]));
   if (new_max != state->max) {
     const float factor = exp1(state->max - new_max);
@@ -197,7 +67,7 @@ template <bool kMasked> PAGODA_INLINE void softmax_row(const AttentionArgs& args
       const f32x16 weighted = s[i] * load(tile.v_scale[i]);
       s[i] = select(s[i] == zero(), zero(), weighted);
     }
-    store(scores + i * 16, s[i]);
+    store_inputs(reinterpret_cast<typename Kv::Input*>(scores) + i * 16, s[i]);
   }
 }
 
@@ -206,7 +76,7 @@ struct Work {
   const AttentionArgs* args;
   int num_rows;
   int32_t padded;  // head_dim in whole vectors
-  const float* q;
+  const void* q;     // [rows][q_stride] inputs of the product with the keys
   size_t q_stride;
   float* scores;     // [rows][64]
   float* sums;       // [rows][padded], this segment
@@ -217,11 +87,10 @@ struct Work {
   float* wide_v;
 };
 
-PAGODA_INLINE size_t element_bytes(KvType type) { return type == KvType::F32 ? 4 : type == KvType::Int8 ? 1 : 2; }
-
 PAGODA_INLINE TileView view_tile(const AttentionArgs& args, int32_t tile_start, int num_subs) {
   TileView view;
   view.num_subs = num_subs;
+  view.value_stride = args.head_dim;
   const size_t element = element_bytes(args.type);
   const size_t part = static_cast<size_t>(args.block_size) * args.head_dim * element;
   const size_t scales = args.type == KvType::Int8 ? static_cast<size_t>(args.block_size) * 4 : 0;
@@ -242,24 +111,6 @@ PAGODA_INLINE TileView view_tile(const AttentionArgs& args, int32_t tile_start, 
   return view;
 }
 
-// Widens a tile once when many rows share it; exact, so the results are those of the direct path.
-template <typename Kv>
-static void widen_tile(const TileView& tile, int32_t head_dim, int32_t padded, float* wide_k, float* wide_v, TileView* wide) {
-  *wide = tile;
-  for (int s = 0; s < tile.num_subs; s++) {
-    const typename Kv::type* k = reinterpret_cast<const typename Kv::type*>(tile.k[s]);
-    float* k_out = wide_k + static_cast<size_t>(s) * 16 * head_dim;
-    for (int32_t d = 0; d < head_dim; d++) store(k_out + d * 16, Kv::load16(k + d * 16));
-    const typename Kv::type* v = reinterpret_cast<const typename Kv::type*>(tile.v[s]);
-    float* v_out = wide_v + static_cast<size_t>(s) * 16 * padded;
-    for (int t = 0; t < 16; t++) {
-      for (int32_t c = 0; c < padded; c += 16) store(v_out + t * padded + c, Kv::load16(v + static_cast<size_t>(t) * head_dim + c));
-    }
-    wide->k[s] = reinterpret_cast<const uint8_t*>(k_out);
-    wide->v[s] = reinterpret_cast<const uint8_t*>(v_out);
-  }
-}
-
 // Visible part of a tile for a query at `position`, relative to the tile; empty when first >= last.
 PAGODA_INLINE void visible_range(const AttentionArgs& args, int32_t position, int32_t tile_start, int* first, int* last) {
   const int32_t low = args.window > 0 && position - args.window + 1 > 0 ? position - args.window + 1 : 0;
@@ -267,41 +118,54 @@ PAGODA_INLINE void visible_range(const AttentionArgs& args, int32_t position, in
   *last = position + 1 - tile_start < kAttentionTile ? position + 1 - tile_start : kAttentionTile;
 }
 
+// Segments and tiles that a call goes through.
+struct TileRange {
+  int32_t first_visible, last_position, segment_begin, segment_end;
+};
+
+PAGODA_INLINE TileRange tile_range(const AttentionArgs& args) {
+  TileRange range;
+  range.last_position = args.position + args.num_tokens - 1;
+  range.first_visible = args.window > 0 && args.position - args.window + 1 > 0 ? args.position - args.window + 1 : 0;
+  range.segment_begin = args.partial ? args.segment_begin : range.first_visible / kAttentionSegment;
+  range.segment_end = args.partial ? args.segment_end : range.last_position / kAttentionSegment + 1;
+  return range;
+}
+
+// First tile of a segment that anything is visible of.
+PAGODA_INLINE int32_t first_tile(const TileRange& range, int32_t segment) {
+  const int32_t visible = range.first_visible / kAttentionTile * kAttentionTile;
+  return segment * kAttentionSegment < visible ? visible : segment * kAttentionSegment;
+}
+
+PAGODA_INLINE TileView view_visible(const AttentionArgs& args, int32_t tile_start, int32_t last_position) {
+  const int num_subs = (last_position + 1 - tile_start + 15) / 16;
+  return view_tile(args, tile_start, num_subs < kSubs ? num_subs : kSubs);
+}
+
+// A run of 16 tokens that nothing else asks for in time.
+PAGODA_INLINE void prefetch_run(const uint8_t* k, const uint8_t* v, size_t bytes) {
+  for (size_t i = 0; i < bytes; i += 64) {
+    prefetch(k + i);
+    prefetch(v + i);
+  }
+}
+
+// The tile that is read after the one at `tile_start`; without one, `tile` itself.
+PAGODA_INLINE TileView view_next(const AttentionArgs& args, const TileRange& range, int32_t next_start, const TileView& tile) {
+  if (next_start <= range.last_position && next_start < range.segment_end * kAttentionSegment) return view_visible(args, next_start, range.last_position);
+  if (args.ahead == nullptr) return tile;
+  const TileRange ahead = tile_range(*args.ahead);
+  return view_visible(*args.ahead, first_tile(ahead, ahead.segment_begin), ahead.last_position);
+}
+
+// Rows [first_token, end_token) * group of the call against a tile, of which each token sees some.
 template <typename Kv>
-static void do_tile(const Work& work, int32_t tile_start, int32_t next_start) {
+static void attend_tile(const Work& work, const TileView& tile, int32_t tile_start, int32_t first_token, int32_t end_token) {
   const AttentionArgs& args = *work.args;
-  const int32_t last_position = args.position + args.num_tokens - 1;
-  int unused, tile_last;
-  visible_range(args, last_position, tile_start, &unused, &tile_last);
-  TileView tile = view_tile(args, tile_start, (tile_last + 15) / 16);
-  const bool has_next = next_start >= 0;
-  const TileView next = has_next ? view_tile(args, next_start, std::min(kSubs, (last_position + 1 - next_start + 15) / 16)) : tile;
-  for (int s = 0; s < kSubs; s++) {
-    tile.next_k[s] = next.k[s] ? next.k[s] : tile.k[s];
-    tile.next_v[s] = next.v[s] ? next.v[s] : tile.v[s];
-  }
-  // Query tokens before the tile see nothing of it; tokens past the window neither.
-  int32_t first_token = tile_start - args.position > 0 ? tile_start - args.position : 0;
-  int32_t end_token = args.num_tokens;
-  if (args.window > 0) {
-    const int32_t beyond = tile_start + kAttentionTile - 1 + args.window - args.position;  // first token whose window starts after the tile
-    if (beyond < end_token) end_token = beyond;
-  }
-  if (first_token >= end_token) return;
-  const int first_row = first_token * args.group;
-  const int num_rows = (end_token - first_token) * args.group;
-  float* scores = work.scores + first_row * kAttentionTile;
-  float* sums = work.sums + static_cast<size_t>(first_row) * work.padded;
-  const float* q = work.q + first_row * work.q_stride;
-  const bool widen = num_rows > 8 && sizeof(typename Kv::type) < 4;
-  int32_t value_stride = args.head_dim;
-  if (widen) {
-    widen_tile<Kv>(tile, args.head_dim, work.padded, work.wide_k, work.wide_v, &tile);
-    value_stride = work.padded;
-    score_tile<KvF32>(q, num_rows, work.q_stride, tile, args.head_dim, scores);
-  } else {
-    score_tile<Kv>(q, num_rows, work.q_stride, tile, args.head_dim, scores);
-  }
+  const int first_row = first_token * args.group, num_rows = (end_token - first_token) * args.group;
+  const typename Kv::Input* q = static_cast<const typename Kv::Input*>(work.q) + first_row * work.q_stride;
+  score_tile<Kv>(q, num_rows, work.q_stride, tile, args.head_dim, work.scores + first_row * kAttentionTile);
   int union_first = kAttentionTile, union_last = 0;
   for (int32_t token = first_token; token < end_token; token++) {
     int first, last;
@@ -313,12 +177,39 @@ static void do_tile(const Work& work, int32_t tile_start, int32_t next_start) {
       const int row = token * args.group + g;
       float* row_scores = work.scores + row * kAttentionTile;
       float* row_sums = work.sums + static_cast<size_t>(row) * work.padded;
-      if (is_whole) softmax_row<false>(args, tile, first, last, row_scores, work.state + row, row_sums);
-      else softmax_row<true>(args, tile, first, last, row_scores, work.state + row, row_sums);
+      if (is_whole) softmax_row<Kv, false>(args, tile, first, last, row_scores, work.state + row, row_sums);
+      else softmax_row<Kv, true>(args, tile, first, last, row_scores, work.state + row, row_sums);
     }
   }
-  if (widen) value_tile<KvF32>(scores, num_rows, tile, union_first, union_last, value_stride, sums, work.padded);
-  else value_tile<Kv>(scores, num_rows, tile, union_first, union_last, value_stride, sums, work.padded);
+  value_tile<Kv>(work.scores + first_row * kAttentionTile, num_rows, tile, union_first, union_last, work.padded, work.sums + static_cast<size_t>(first_row) * work.padded, work.padded);
+}
+
+template <typename Kv>
+static void do_tile(const Work& work, const TileRange& range, int32_t tile_start) {
+  const AttentionArgs& args = *work.args;
+  TileView tile = view_visible(args, tile_start, range.last_position);
+  const TileView next = view_next(args, range, tile_start + kAttentionTile, tile);
+  for (int s = 0; s < kSubs; s++) {
+    tile.next_k[s] = next.k[s] ? next.k[s] : tile.k[s];
+    tile.next_v[s] = next.v[s] ? next.v[s] : tile.v[s];
+    if (s >= tile.num_subs && next.k[s]) prefetch_run(next.k[s], next.v[s], args.head_dim * 16 * Kv::kElement);
+  }
+  // Query tokens before the tile see nothing of it; tokens past the window neither.
+  const int32_t first_token = tile_start - args.position > 0 ? tile_start - args.position : 0;
+  int32_t end_token = args.num_tokens;
+  if (args.window > 0) {
+    const int32_t beyond = tile_start + kAttentionTile - 1 + args.window - args.position;  // first token whose window starts after the tile
+    if (beyond < end_token) end_token = beyond;
+  }
+  if (first_token >= end_token) return;
+  if constexpr (Kv::kWidens) {
+    if ((end_token - first_token) * args.group > 8) {
+      TileView wide;
+      widen_tile<Kv>(tile, args.head_dim, work.padded, work.wide_k, work.wide_v, &wide);
+      return attend_tile<KvWide>(work, wide, tile_start, first_token, end_token);
+    }
+  }
+  attend_tile<Kv>(work, tile, tile_start, first_token, end_token);
 }
 
 PAGODA_INLINE void reset_segment(const Work& work) {
@@ -349,6 +240,24 @@ PAGODA_INLINE void finish_row(const RowState& total, const float* merged, int32_
   }
 }
 
+PAGODA_INLINE const float* token_queries(const AttentionArgs& args, int32_t t) { return args.q + (args.members ? args.members[t].token : t) * args.q_stride; }
+
+// The rows' queries, head by head; *stride elements between rows.
+PAGODA_INLINE const float* pack_queries(const AttentionArgs& args, float* packed, size_t* stride) {
+  *stride = args.head_dim;
+  if (args.num_tokens == 1 && !args.members) return args.q;  // heads of one token already lie side by side
+  const size_t token_values = static_cast<size_t>(args.group) * args.head_dim;
+  for (int32_t t = 0; t < args.num_tokens; t++) memcpy(packed + t * token_values, token_queries(args, t), token_values * sizeof(float));
+  return packed;
+}
+
+PAGODA_INLINE const uint16_t* pack_queries(const AttentionArgs& args, uint16_t* packed, size_t* stride) {
+  *stride = args.head_dim;
+  const int32_t token_values = args.group * args.head_dim;
+  for (int32_t t = 0; t < args.num_tokens; t++) round_to_bf16(token_queries(args, t), token_values, packed + static_cast<size_t>(t) * token_values);
+  return packed;
+}
+
 template <typename Kv>
 static void attend(const AttentionArgs& args) {
   Work work;
@@ -365,31 +274,14 @@ static void attend(const AttentionArgs& args) {
   work.total = reinterpret_cast<RowState*>(p); p += rows * 2 + 16 - rows * 2 % 16;
   work.wide_k = p; p += kAttentionTile * work.padded;
   work.wide_v = p;
-  work.q = args.q;
-  work.q_stride = args.head_dim;
-  if (args.num_tokens > 1 || args.members) {  // heads of one token already lie side by side
-    const size_t token_floats = static_cast<size_t>(args.group) * args.head_dim;
-    for (int32_t t = 0; t < args.num_tokens; t++) memcpy(packed_q + t * token_floats, args.q + (args.members ? args.members[t].token : t) * args.q_stride, token_floats * sizeof(float));
-    work.q = packed_q;
-  }
+  work.q = pack_queries(args, reinterpret_cast<typename Kv::Input*>(packed_q), &work.q_stride);
   for (int r = 0; r < work.num_rows; r++) work.total[r] = {kMinusInfinity, 0.0f};
 
-  const int32_t last_position = args.position + args.num_tokens - 1;
-  const int32_t first_visible = args.window > 0 && args.position - args.window + 1 > 0 ? args.position - args.window + 1 : 0;
-  int32_t segment_begin = first_visible / kAttentionSegment, segment_end = last_position / kAttentionSegment + 1;
-  if (args.partial) {
-    segment_begin = args.segment_begin;
-    segment_end = args.segment_end;
-  }
-  for (int32_t segment = segment_begin; segment < segment_end; segment++) {
+  const TileRange range = tile_range(args);
+  for (int32_t segment = range.segment_begin; segment < range.segment_end; segment++) {
     reset_segment(work);
-    int32_t tile_start = segment * kAttentionSegment;
-    if (tile_start < first_visible / kAttentionTile * kAttentionTile) tile_start = first_visible / kAttentionTile * kAttentionTile;
-    const int32_t stop = (segment + 1) * kAttentionSegment < last_position + 1 ? (segment + 1) * kAttentionSegment : last_position + 1;
-    for (; tile_start < stop; tile_start += kAttentionTile) {
-      const int32_t next = tile_start + kAttentionTile;
-      do_tile<Kv>(work, tile_start, next < stop || (segment + 1 < segment_end && next <= last_position) ? next : -1);
-    }
+    const int32_t end = (segment + 1) * kAttentionSegment, stop = end < range.last_position + 1 ? end : range.last_position + 1;
+    for (int32_t tile_start = first_tile(range, segment); tile_start < stop; tile_start += kAttentionTile) do_tile<Kv>(work, range, tile_start);
     if (args.partial) continue;
     for (int r = 0; r < work.num_rows; r++) merge_row(work.total + r, work.merged + static_cast<size_t>(r) * work.padded, work.state[r], work.sums + static_cast<size_t>(r) * work.padded, work.padded);
   }
@@ -406,11 +298,23 @@ static void attend(const AttentionArgs& args) {
   }
 }
 
+static bool has_bf16_attention() {
+#ifdef PAGODA_HAS_BF16
+  return cpu_has_fast_bf16();
+#else
+  return false;
+#endif
+}
+
 static void attention(const AttentionArgs* args) {
   switch (args->type) {
     case KvType::F32: return attend<KvF32>(*args);
     case KvType::F16: return attend<KvF16>(*args);
-    case KvType::BF16: return attend<KvBf16>(*args);
+    case KvType::BF16:
+#ifdef PAGODA_HAS_BF16
+      if (has_bf16_attention()) return attend<KvBf16Pairs>(*args);
+#endif
+      return attend<KvBf16>(*args);
     case KvType::Int8: return attend<KvInt8>(*args);
   }
 }
@@ -430,68 +334,9 @@ static void merge_attention(const AttentionArgs* args, int32_t num_segments) {
   }
 }
 
-// --- writing the cache ---
-
-constexpr int kMaxHeadDim = 256;  // runtime/plan.cc refuses larger ones
-PAGODA_INLINE float clamp_f16(float x) { return x > 65504.0f ? 65504.0f : x < -65504.0f ? -65504.0f : x; }
-
-// Int8 of one head's vector; NaN or infinity in it makes the scale NaN, so that it is seen in the logits.
-PAGODA_INLINE float quantize_vector(const float* x, int32_t n, int8_t* out, int32_t stride) {
-  float largest = 0, bad = 0;
-  for (int32_t i = 0; i < n; i++) {
-    const float a = x[i] < 0 ? -x[i] : x[i];
-    largest = a > largest ? a : largest;
-    bad += x[i] * 0.0f;
-  }
-  const float inverse = largest > 0 ? 127.0f / largest : 0.0f;
-  const bool ok = bad == 0.0f;
-  for (int32_t i = 0; i < n; i++) out[i * stride] = ok ? static_cast<int8_t>(__builtin_rintf(x[i] * inverse)) : 0;
-  return ok ? largest / 127.0f : __builtin_nanf("");
-}
-
-// One vector to `out`, elements `stride` apart.
-PAGODA_INLINE void write_vector(const float* x, int32_t n, KvType type, uint8_t* out, int32_t stride) {
-  if (type == KvType::F32) {
-    float* p = reinterpret_cast<float*>(out);
-    for (int32_t i = 0; i < n; i++) p[i * stride] = x[i];
-    return;
-  }
-  uint16_t values[kMaxHeadDim];
-  int32_t i = 0;
-  for (; i + 16 <= n; i += 16) {
-    const f32x16 v = load(x + i), most = splat(65504.0f);
-    if (type == KvType::BF16) store_bf16(values + i, v);
-    else store_f16(values + i, select(most < v, most, select(v < -most, -most, v)));
-  }
-  for (; i < n; i++) values[i] = type == KvType::BF16 ? f32_to_bf16(x[i]) : f32_to_f16(clamp_f16(x[i]));
-  uint16_t* p = reinterpret_cast<uint16_t*>(out);
-  if (stride == 1) memcpy(p, values, sizeof(uint16_t) * static_cast<size_t>(n));
-  else for (i = 0; i < n; i++) p[i * stride] = values[i];
-}
-
-// Either of k and v may be null: then the other is written alone.
-static void kv_write(uint8_t* block_layer, int32_t block_size, int32_t offset, const float* k, const float* v, int32_t num_kv_heads, int32_t head_dim, KvType type) {
-  const size_t element = element_bytes(type);
-  const size_t part = static_cast<size_t>(block_size) * head_dim * element;
-  const size_t scales = type == KvType::Int8 ? static_cast<size_t>(block_size) * 4 : 0;
-  for (int32_t h = 0; h < num_kv_heads; h++) {
-    uint8_t* head = block_layer + static_cast<size_t>(h) * 2 * (part + scales);
-    uint8_t* k_out = head + (static_cast<size_t>(offset / 16) * 16 * head_dim + offset % 16) * element;
-    uint8_t* v_out = head + part + scales + static_cast<size_t>(offset) * head_dim * element;
-    const float* key = k == nullptr ? nullptr : k + static_cast<size_t>(h) * head_dim;
-    const float* value = v == nullptr ? nullptr : v + static_cast<size_t>(h) * head_dim;
-    if (type == KvType::Int8) {
-      if (key) reinterpret_cast<float*>(head + part)[offset] = quantize_vector(key, head_dim, reinterpret_cast<int8_t*>(k_out), 16);
-      if (value) reinterpret_cast<float*>(head + 2 * part + scales)[offset] = quantize_vector(value, head_dim, reinterpret_cast<int8_t*>(v_out), 1);
-    } else {
-      if (key) write_vector(key, head_dim, type, k_out, 16);
-      if (value) write_vector(value, head_dim, type, v_out, 1);
-    }
-  }
-}
-
 static void fill_attention(Kernels& kernels) {
   kernels.attention = attention;
+  kernels.has_bf16_attention = has_bf16_attention;
   kernels.merge_attention = merge_attention;
   kernels.kv_write = kv_write;
 }

@@ -4,8 +4,11 @@
 // (maximum, sum, weighted values); segments are merged in order. So results do not depend on chunking, batch mates, block size,
 // threads, or on which rows share a call.
 //
-// KV block of one layer and head: K part, then V part. K [block_size / 16][head_dim][16 tokens]; V [block_size][head_dim];
-// int8 adds one float32 scale per token after each part.
+// KV block of one layer and head: K part, then V part. K [block_size / 16][head_dim][16 tokens], V [block_size][head_dim]; bf16 in pairs that one
+// instruction multiplies: K [block_size / 16][head_dim / 2][16 tokens][2], V [block_size / 2][head_dim][2]. int8 adds one float32 scale per
+// token after each part.
+//
+// With a bf16 cache, CPUs that are fast at pairs of bf16 (vdpbf16ps) round queries and weights to bf16, too; all else is float32.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -45,6 +48,8 @@ struct AttentionArgs {
   size_t partial_stride;
   const AttentionMember* members;  // num_tokens of them; null = one sequence's neighbours. Only with `partial`; `position` is past the segment
   float* scratch;  // attention_scratch_floats(), 64-byte aligned
+  // What this thread most likely does next: its first keys and values are prefetched while this call ends. Null = nothing.
+  const AttentionArgs* ahead;
 };
 
 constexpr int32_t round_up_16(int32_t n) { return (n + 15) & ~15; }

@@ -65,7 +65,8 @@ template <int kPanels> static void bf16_rows(const GemmArgs& args, int32_t panel
   for (int32_t row = args.row_begin; row < args.row_end;) {
     const int32_t left = args.row_end - row;
     const bool first = row == args.row_begin;
-    if (kPanels == 1 && left >= 8) bf16_tile<8, kPanels>(args, w, row, panel, first), row += 8;
+    if (kPanels == 1 && left >= 16) bf16_tile<16, 1>(args, w, row, panel, first), row += 16;
+    else if (kPanels <= 2 && left >= 8) bf16_tile<8, kPanels>(args, w, row, panel, first), row += 8;
     else if (left >= 4) bf16_tile<4, kPanels>(args, w, row, panel, first), row += 4;
     else if (left >= 2) bf16_tile<2, kPanels>(args, w, row, panel, first), row += 2;
     else bf16_tile<1, kPanels>(args, w, row, panel, first), row += 1;
@@ -75,6 +76,7 @@ template <int kPanels> static void bf16_rows(const GemmArgs& args, int32_t panel
 static void bf16_gemm(const GemmArgs& args) {
   int32_t panel = args.panel_begin;
   for (; panel + 4 <= args.panel_end; panel += 4) bf16_rows<4>(args, panel);
+  for (; panel + 2 <= args.panel_end; panel += 2) bf16_rows<2>(args, panel);
   for (; panel < args.panel_end; ++panel) bf16_rows<1>(args, panel);
 }
 

@@ -92,6 +92,8 @@ struct Kernels {
   // Keys and values of some heads of one token; either may be null, then the other is written alone.
   void (*kv_write)(uint8_t* block_layer, int32_t block_size, int32_t offset, const float* k, const float* v, int32_t num_kv_heads, int32_t head_dim, KvType type);
   void (*attention)(const AttentionArgs* args);
+  // Whether attention multiplies pairs of bf16 where the cache is bf16, rather than float32.
+  bool (*has_bf16_attention)();
   // Merges partial results of attention over `num_segments` segments, in order (attention.h).
   void (*merge_attention)(const AttentionArgs* args, int32_t num_segments);
   // Largest value of a logits row, its first position, and whether all values are finite.

@@ -31,32 +31,66 @@ static size_t int8_bytes(int32_t max_rows, int32_t cols) {
   return groups * (size_t)num_blocks(cols) * sizeof(Record);
 }
 
+#if defined(PAGODA_ISA_AVX512) || defined(PAGODA_ISA_AVX2)
+// Eight dwords, each the sum of four codes.
+PAGODA_INLINE void store_sums(RowBlock* block, float scale, __m256i dwords) {
+  __m128i halves = _mm_hadd_epi32(_mm256_castsi256_si128(dwords), _mm256_extracti128_si256(dwords, 1));
+  halves = _mm_hadd_epi32(halves, halves);  // of columns 0..15, 16..31, and again
+  const __m128i sum = _mm_add_epi32(halves, _mm_shuffle_epi32(halves, 0xb1)), none = _mm_setzero_si128(), negative = _mm_sub_epi32(none, halves);
+  const __m128i whole = _mm_sub_epi32(none, _mm_sllv_epi32(sum, _mm_setr_epi32(0, 0, 3, 7)));
+  const __m128i parts = _mm_sub_epi32(none, _mm_sllv_epi32(_mm_blend_epi32(_mm_shuffle_epi32(halves, 0x50), sum, 1), _mm_setr_epi32(4, 5, 5, 0)));
+  const __m128 d = _mm_set1_ps(scale), sa = _mm_mul_ps(d, _mm_cvtepi32_ps(sum));
+  _mm_storeu_si128((__m128i*)&block->d, _mm_blend_epi32(whole, _mm_castps_si128(_mm_unpacklo_ps(d, sa)), 3));
+  _mm_storeu_si128((__m128i*)&block->n16, _mm_blend_epi32(parts, _mm_packs_epi32(negative, negative), 8));
+}
+#else
+// Codes of what is no number are the smallest integer: sums of them may wrap, the scale makes the result NaN whatever they are.
+PAGODA_INLINE void store_sums(RowBlock* block, float scale, uint32_t first, uint32_t second) {
+  const uint32_t sum = first + second;
+  block->d = scale;
+  block->sa = scale * (float)(int32_t)sum;
+  block->n8 = (int32_t)(0u - 8 * sum);
+  block->n128 = (int32_t)(0u - 128 * sum);
+  block->n16 = (int32_t)(0u - 16 * sum);
+  block->n32lo = (int32_t)(0u - 32 * first);
+  block->n32hi = (int32_t)(0u - 32 * second);
+  block->pair[0] = (int16_t)(0u - first);
+  block->pair[1] = (int16_t)(0u - second);
+}
+#endif
+
+// amax / 127 and 127 / amax, in one division where there are vectors.
+PAGODA_INLINE void scales_of(float amax, float* scale, float* inverse) {
+#if defined(PAGODA_ISA_AVX512) || defined(PAGODA_ISA_AVX2)
+  const __m128 quotients = _mm_div_ps(_mm_setr_ps(amax, 127.0f, 1.0f, 1.0f), _mm_setr_ps(127.0f, amax, 1.0f, 1.0f));
+  *scale = _mm_cvtss_f32(quotients);
+  *inverse = _mm_cvtss_f32(_mm_movehdup_ps(quotients));
+#else
+  *scale = amax / 127.0f;
+  *inverse = 127.0f / amax;
+#endif
+}
+
 PAGODA_INLINE void quantize_block(RowBlock* block, const float* x, int count) {
   const f32x16 x0 = count >= 16 ? load(x) : load_n(x, count), x1 = count >= 32 ? load(x + 16) : count > 16 ? load_n(x + 16, count - 16) : zero();
   // The maximum is taken over the bits, where a NaN is larger than everything: NaN and infinity end up in the scale and so in
   // every output. A block below 1e-30 counts as zeros, because 127 / amax would overflow.
   const i32x16 magnitude = splat_i32(0x7fffffff);
   const float amax = f32_of_bits((uint32_t)reduce_max(max(bits_of(x0) & magnitude, bits_of(x1) & magnitude)));
-  const float scale = amax / 127.0f, inverse = amax > 1e-30f ? 127.0f / amax : 0.0f;
+  float scale, inverse;
+  scales_of(amax, &scale, &inverse);
+  if (!(amax > 1e-30f)) inverse = 0.0f;
   const i32x16 q0 = round_to_int(x0 * splat(inverse)), q1 = round_to_int(x1 * splat(inverse));
   int8_t* a = block->a;
 #ifdef PAGODA_ISA_AVX512
   const __m256i codes = _mm256_set_m128i(_mm512_cvtsepi32_epi8((__m512i)q1.v[0]), _mm512_cvtsepi32_epi8((__m512i)q0.v[0]));
   _mm256_storeu_si256((__m256i*)a, codes);
-  const __m256i dwords = _mm256_dpbusd_epi32(_mm256_setzero_si256(), _mm256_set1_epi8(1), codes);
-  __m128i low = _mm256_castsi256_si128(dwords), high = _mm256_extracti128_si256(dwords, 1);
-  low = _mm_hadd_epi32(low, high);
-  low = _mm_hadd_epi32(low, low);
-  const int32_t lo = _mm_cvtsi128_si32(low), hi = _mm_extract_epi32(low, 1);
+  store_sums(block, scale, _mm256_dpbusd_epi32(_mm256_setzero_si256(), _mm256_set1_epi8(1), codes));
 #elif defined(PAGODA_ISA_AVX2)
   const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
-  const __m256i packed = _mm256_permutevar8x32_epi32(_mm256_packs_epi16(_mm256_packs_epi32((__m256i)q0.v[0], (__m256i)q0.v[1]), _mm256_packs_epi32((__m256i)q1.v[0], (__m256i)q1.v[1])), order);
-  _mm256_storeu_si256((__m256i*)a, packed);
-  const __m256i dwords = _mm256_madd_epi16(_mm256_maddubs_epi16(_mm256_set1_epi8(1), packed), _mm256_set1_epi16(1));
-  __m128i low = _mm256_castsi256_si128(dwords), high = _mm256_extracti128_si256(dwords, 1);
-  low = _mm_hadd_epi32(low, high);
-  low = _mm_hadd_epi32(low, low);
-  const int32_t lo = _mm_cvtsi128_si32(low), hi = _mm_extract_epi32(low, 1);
+  const __m256i codes = _mm256_permutevar8x32_epi32(_mm256_packs_epi16(_mm256_packs_epi32((__m256i)q0.v[0], (__m256i)q0.v[1]), _mm256_packs_epi32((__m256i)q1.v[0], (__m256i)q1.v[1])), order);
+  _mm256_storeu_si256((__m256i*)a, codes);
+  store_sums(block, scale, _mm256_madd_epi16(_mm256_maddubs_epi16(_mm256_set1_epi8(1), codes), _mm256_set1_epi16(1)));
 #else
   int32_t lo = 0, hi = 0;
   alignas(64) int32_t t[32];
@@ -67,18 +101,8 @@ PAGODA_INLINE void quantize_block(RowBlock* block, const float* x, int count) {
     a[i] = (int8_t)q;
     (i < 16 ? lo : hi) += q;
   }
+  store_sums(block, scale, (uint32_t)lo, (uint32_t)hi);
 #endif
-  // Codes of what is no number are the smallest integer: sums of them may wrap, the scale makes the result NaN whatever they are.
-  const uint32_t first = (uint32_t)lo, second = (uint32_t)hi, sum = first + second;
-  block->d = scale;
-  block->sa = scale * (float)(int32_t)sum;
-  block->n8 = (int32_t)(0u - 8 * sum);
-  block->n128 = (int32_t)(0u - 128 * sum);
-  block->n16 = (int32_t)(0u - 16 * sum);
-  block->n32lo = (int32_t)(0u - 32 * first);
-  block->n32hi = (int32_t)(0u - 32 * second);
-  block->pair[0] = (int16_t)(0u - first);
-  block->pair[1] = (int16_t)(0u - second);
 }
 
 static void quantize_rows_to_int8(QuantizedRows* q, const float* x, size_t x_stride, int32_t row_begin, int32_t row_end, int32_t column_begin, int32_t column_end) {

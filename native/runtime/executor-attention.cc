@@ -9,18 +9,14 @@ void Executor::attention_phase(Walker& walker, const Phase& phase, const Step& s
   const AttentionItems& work = attention_[plan_.kv.layer_group[op.layer]];
   const int32_t kv_heads = plan_.kv.num_kv_heads;
   const int64_t total = static_cast<int64_t>(work.items().size()) * kv_heads;
+  const auto args_of = [&](int64_t i) { return item_args(op, step, work.items()[i / kv_heads], static_cast<int32_t>(i % kv_heads), walker.scratch); };
   for (int64_t i = claims.next(total); i >= 0; i = claims.next(total)) {
-    const AttentionItem& item = work.items()[i / kv_heads];
-    const int32_t kv_head = static_cast<int32_t>(i % kv_heads);
-    if (item.num_members > 0) {
-      attend_shared_segment(phase, step, item, kv_head, walker.scratch);
-    } else if (item.split >= 0) {
-      attend_segment(phase, step, item, kv_head, walker.scratch);
-    } else {
-      const AttentionArgs args = attention_args(op, step, item.tile, kv_head, walker.scratch);
-      kernels_->attention(&args);
-      finish_attention(phase, item.tile, kv_head);
+    AttentionArgs args = args_of(i), ahead;
+    if (i + 1 < claims.own_end(total)) {
+      ahead = args_of(i + 1);
+      args.ahead = &ahead;
     }
+    attend_item(phase, step, work.items()[i / kv_heads], static_cast<int32_t>(i % kv_heads), args);
   }
   end_phase(walker);
 }
@@ -58,34 +54,38 @@ int64_t Executor::partial_offset(const AttentionSplit& split, const AttentionArg
   return split.partial_offset + segment_floats * (static_cast<int64_t>(split.num_segments) * kv_head + segment - split.first_segment);
 }
 
-void Executor::attend_segment(const Phase& phase, const Step& step, const AttentionItem& item, int32_t kv_head, float* scratch) {
-  const Op& op = plan_.ops[phase.first];
-  const AttentionItems& work = attention_[plan_.kv.layer_group[op.layer]];
+AttentionArgs Executor::item_args(const Op& op, const Step& step, const AttentionItem& item, int32_t kv_head, float* scratch) const {
   AttentionArgs args = attention_args(op, step, item.tile, kv_head, scratch);
-  args.partial = partials_.floats() + partial_offset(work.split(item.split), args, kv_head, item.segment);
+  if (item.segment < 0) return args;
   args.segment_begin = item.segment;
   args.segment_end = item.segment + 1;
+  args.partial = partials_.floats();
+  if (item.num_members == 0) args.partial += partial_offset(attention_[plan_.kv.layer_group[op.layer]].split(item.split), args, kv_head, item.segment);
+  return args;
+}
+
+void Executor::attend_item(const Phase& phase, const Step& step, const AttentionItem& item, int32_t kv_head, AttentionArgs& args) {
+  if (item.num_members > 0) {
+    attend_shared_segment(phase, step, item, kv_head, args);
+    return;
+  }
   kernels_->attention(&args);
-  end_segment(phase, step, item.split, kv_head, scratch);
+  if (item.segment < 0) finish_attention(phase, item.tile, kv_head);
+  else end_segment(phase, step, item.split, kv_head, args.scratch);
 }
 
 // The tokens of several sequences over blocks that all of them have; each has its own partial result and its own merge.
-void Executor::attend_shared_segment(const Phase& phase, const Step& step, const AttentionItem& item, int32_t kv_head, float* scratch) {
-  const Op& op = plan_.ops[phase.first];
-  const AttentionItems& work = attention_[plan_.kv.layer_group[op.layer]];
+void Executor::attend_shared_segment(const Phase& phase, const Step& step, const AttentionItem& item, int32_t kv_head, AttentionArgs& args) {
+  const AttentionItems& work = attention_[plan_.kv.layer_group[plan_.ops[phase.first].layer]];
   AttentionMember members[kAttentionRows];
-  AttentionArgs args = attention_args(op, step, item.tile, kv_head, scratch);
   for (int32_t i = 0; i < item.num_members; i++) {
     const AttentionSplit& split = work.split(work.member(item, i));
     members[i] = {split.tile.first_token - item.tile.first_token, partial_offset(split, args, kv_head, item.segment)};
   }
   args.num_tokens = item.num_members;
   args.members = members;
-  args.partial = partials_.floats();
-  args.segment_begin = item.segment;
-  args.segment_end = item.segment + 1;
   kernels_->attention(&args);
-  for (int32_t i = 0; i < item.num_members; i++) end_segment(phase, step, work.member(item, i), kv_head, scratch);
+  for (int32_t i = 0; i < item.num_members; i++) end_segment(phase, step, work.member(item, i), kv_head, args.scratch);
 }
 
 // Whoever ends the last segment of a split merges all of them, in order.

@@ -75,8 +75,9 @@ class Executor {
   void attention_phase(Walker& walker, const Phase& phase, const Step& step);
   AttentionArgs attention_args(const Op& op, const Step& step, const AttentionTile& tile, int32_t kv_head, float* scratch) const;
   int64_t partial_offset(const AttentionSplit& split, const AttentionArgs& args, int32_t kv_head, int32_t segment) const;
-  void attend_segment(const Phase& phase, const Step& step, const AttentionItem& item, int32_t kv_head, float* scratch);
-  void attend_shared_segment(const Phase& phase, const Step& step, const AttentionItem& item, int32_t kv_head, float* scratch);
+  AttentionArgs item_args(const Op& op, const Step& step, const AttentionItem& item, int32_t kv_head, float* scratch) const;
+  void attend_item(const Phase& phase, const Step& step, const AttentionItem& item, int32_t kv_head, AttentionArgs& args);
+  void attend_shared_segment(const Phase& phase, const Step& step, const AttentionItem& item, int32_t kv_head, AttentionArgs& args);
   void end_segment(const Phase& phase, const Step& step, int32_t split, int32_t kv_head, float* scratch);
   void finish_attention(const Phase& phase, const AttentionTile& tile, int32_t kv_head);
   void sample_phase(Walker& walker, const Op& op, Step& step);

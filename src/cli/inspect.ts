@@ -5,7 +5,7 @@ import { describeCheckpoint } from '../checkpoint/describe-checkpoint.ts';
 import { openModel } from '../checkpoint/resolve-model.ts';
 import type { ResolvedOptions } from '../config/options.ts';
 import { engineOptions } from '../config.ts';
-import { CPU_AUTO_KV_DTYPE } from '../device/cpu/cpu-device.ts';
+import { cpuAutoKvDtype } from '../device/cpu/cpu-device.ts';
 import { kvLayout } from '../device/kv-layout.ts';
 import { PagodaError } from '../errors.ts';
 import { loadModel } from '../model/load-model.ts';
@@ -33,7 +33,8 @@ function modelFacts(checkpoint: Checkpoint, config: ResolvedOptions) {
   const file = describeCheckpoint(checkpoint);
   const model = loadModel(checkpoint);
   const { config: dims } = model;
-  const kvDtype = config.kvCacheDtype === 'auto' ? CPU_AUTO_KV_DTYPE : config.kvCacheDtype;
+  const kvDtype =
+    config.kvCacheDtype === 'auto' ? cpuAutoKvDtype({ computeDtype: config.computeDtype }) : config.kvCacheDtype;
   const kv = kvLayout(model.program, kvDtype, config.blockSize);
   return {
     model: checkpoint.source,

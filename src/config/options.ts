@@ -133,7 +133,7 @@ export const OPTIONS = {
       name: 'kv-cache-dtype',
       group: 'engine',
       default: ENGINE.kvCacheDtype,
-      help: 'number format of the KV cache; auto = f16',
+      help: 'number format of the KV cache; auto = bf16 where the CPU is fast at multiplying pairs of it, else f16',
     },
     {
       auto: 'auto',

@@ -7,10 +7,10 @@ import type { Checkpoint } from '../checkpoint/checkpoint.ts';
 import { openModel } from '../checkpoint/resolve-model.ts';
 import { now } from '../clock.ts';
 import { Scheduler } from '../core/scheduler.ts';
-import { CPU_AUTO_KV_DTYPE, createCpuDevice, isCpuDeviceAvailable } from '../device/cpu/cpu-device.ts';
+import { cpuAutoKvDtype, createCpuDevice, isCpuDeviceAvailable } from '../device/cpu/cpu-device.ts';
 import type { PackedCacheOptions } from '../device/cpu/packed-cache.ts';
 import type { Device, DeviceLimits } from '../device/device.ts';
-import { kvLayout } from '../device/kv-layout.ts';
+import { type KvDtype, kvLayout } from '../device/kv-layout.ts';
 import { createReferenceDevice } from '../device/reference/reference-device.ts';
 import { PagodaError } from '../errors.ts';
 import { type LoadedModel, loadModel } from '../model/load-model.ts';
@@ -133,7 +133,7 @@ function memoryRequest(
   const maxTokens = stepTokens(options, model.config.contextLength);
   const chunk = options.enableChunkedPrefill ? (options.chunkedPrefillSize ?? maxTokens) : maxTokens;
   return {
-    kv: kvLayout(model.program, kvDtype(options), options.blockSize),
+    kv: kvLayout(model.program, kvDtype(options, kind), options.blockSize),
     contextLength: model.config.contextLength,
     maxModelLen: options.maxModelLen,
     maxNumSeqs: options.maxNumSeqs,
@@ -148,8 +148,9 @@ function memoryRequest(
   };
 }
 
-function kvDtype(options: EngineOptions) {
-  return options.kvCacheDtype === 'auto' ? CPU_AUTO_KV_DTYPE : options.kvCacheDtype;
+function kvDtype(options: EngineOptions, kind: DeviceKind): KvDtype {
+  if (options.kvCacheDtype !== 'auto') return options.kvCacheDtype;
+  return kind === 'cpu' ? cpuAutoKvDtype({ computeDtype: options.computeDtype }) : 'f16';
 }
 
 function estimateWeightBytes(kind: DeviceKind, checkpoint: Checkpoint, model: LoadedModel): number {
@@ -178,7 +179,7 @@ function createDevice(
   }: { kind: DeviceKind; model: LoadedModel; checkpoint: Checkpoint; limits: DeviceLimits },
   { onLoadProgress, outputs }: CreateEngineExtras,
 ): Promise<Device> | Device {
-  const kv = { dtype: kvDtype(options), blockSize: options.blockSize };
+  const kv = { dtype: kvDtype(options, kind), blockSize: options.blockSize };
   if (kind === 'reference') return createReferenceDevice(model, checkpoint, kv, limits);
   return createCpuDevice(model, checkpoint, kv, limits, {
     computeDtype: options.computeDtype,

@@ -220,8 +220,11 @@ export interface NativeStepArrays {
 }
 
 export interface Addon {
-  /** Instruction sets that were compiled in and that this CPU runs, fastest first. */
-  info(): { readonly isas: readonly string[] };
+  /**
+   * `isas`: instruction sets that were compiled in and that this CPU runs, fastest first. `bf16AttentionIsas`: those of them whose attention
+   * multiplies pairs of bf16 where the KV cache is bf16.
+   */
+  info(): { readonly isas: readonly string[]; readonly bf16AttentionIsas: readonly string[] };
   /** Thread i may use the CPUs cpus[cpuStarts[i] .. cpuStarts[i + 1]); without them the threads are not bound. */
   create(options: {
     readonly isa: string;

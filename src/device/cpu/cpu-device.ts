@@ -17,8 +17,21 @@ import { planWeights } from './plan-weights.ts';
 import { StepResults } from './step-results.ts';
 import { readTopology, type ThreadsBind, threadCpus, threadsOfBind } from './thread-cpus.ts';
 
-/** `auto` on this device: 16 bits with 11 bits of mantissa; values beyond 65504 are clamped. All attention arithmetic is float32. */
-export const CPU_AUTO_KV_DTYPE: KvDtype = 'f16';
+/**
+ * `--kv-cache-dtype auto` on this device: bf16 where attention multiplies pairs of bf16 twice as fast as float32 (decision 8), else f16, whose
+ * values beyond 65504 are clamped. With float32 arithmetic attention never rounds queries and weights: f16.
+ */
+export function cpuAutoKvDtype(options: Pick<CpuDeviceOptions, 'isa' | 'computeDtype'>): KvDtype {
+  const { addon } = loadAddon();
+  if (addon === null || options.computeDtype === 'f32') return 'f16';
+  const { isas, bf16AttentionIsas } = addon.info();
+  const wanted = wantedIsa(options);
+  return bf16AttentionIsas.includes(wanted === 'auto' ? (isas[0] ?? '') : wanted) ? 'bf16' : 'f16';
+}
+
+function wantedIsa({ isa }: Pick<CpuDeviceOptions, 'isa'>): string {
+  return isa ?? (process.env.PAGODA_CPU_ISA || 'auto');
+}
 
 export interface CpuDeviceOptions {
   /** amx | avx512 | avx2 | portable | auto; PAGODA_CPU_ISA when absent, else auto. */
@@ -82,7 +95,7 @@ export async function createCpuDevice(
 }
 
 function createHandle(addon: Addon, options: CpuDeviceOptions): DeviceHandle {
-  const isa = options.isa ?? (process.env.PAGODA_CPU_ISA || 'auto');
+  const isa = wantedIsa(options);
   const threadsBind = options.threadsBind ?? 'auto';
   const numThreads = options.numThreads ?? threadsOfBind(threadsBind) ?? availableParallelism();
   const places = nativePlaces(threadsBind, numThreads);
