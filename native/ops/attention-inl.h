@@ -23,45 +23,41 @@ struct RowState {
   float max, sum;
 };
 
-// Turns one row's scores into weights relative to the running maximum, in place, as inputs of the product with the values; rescales
-// what was summed before. Tokens outside [first, last) of the tile get weight 0; without kMasked the tile is whole and all of it is visible.
-template <typename Kv, bool kMasked>
-PAGODA_INLINE void softmax_row(const AttentionArgs& args, const TileView& tile, int first, int last, float* scores, RowState* state, float* out) {
+// Scales and caps one row's scores in place; -> the largest. Tokens outside [first, last) of the tile become -infinity; without kMasked the tile is
+// whole and all of it is visible.
+template <bool kMasked>
+PAGODA_INLINE float scale_scores(const AttentionArgs& args, const TileView& tile, int first, int last, float* scores) {
   alignas(64) static const int32_t kLane[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
   [[maybe_unused]] const i32x16 lanes = load_i32(kLane);
-  f32x16 s[kSubs];
-  f32x16 best = splat(kMinusInfinity);
   const f32x16 scale = splat(args.scale);
+  f32x16 best = splat(kMinusInfinity);
   PAGODA_UNROLL for (int i = 0; i < kSubs; i++) {
-    s[i] = splat(kMinusInfinity);
-    if (kMasked && i >= tile.num_subs) continue;
-    f32x16 x = load(scores + i * 16);
-    if (tile.k_scale[i]) x = x * load(tile.k_scale[i]);
-    x = x * scale;
-    if (args.softcap > 0) x = softcap_vector(x, splat(args.softcap), splat(1.0f / args.softcap));
-    s[i] = x;
-    if constexpr (kMasked) {
-      const i32x16 token = lanes + splat_i32(i * 16);
-      const i32x16 hidden = (token < splat_i32(first)) | (splat_i32(last - 1) < token);
-      s[i] = select(hidden, splat(kMinusInfinity), x);
+    f32x16 x = splat(kMinusInfinity);
+    if (!kMasked || i < tile.num_subs) {
+      x = load(scores + i * 16);
+      if (tile.k_scale[i]) x = x * load(tile.k_scale[i]);
+      x = x * scale;
+      if (args.softcap > 0) x = softcap_vector(x, splat(args.softcap), splat(1.0f / args.softcap));
+      if constexpr (kMasked) {
+        const i32x16 token = lanes + splat_i32(i * 16);
+        const i32x16 hidden = (token < splat_i32(first)) | (splat_i32(last - 1) < token);
+        x = select(hidden, splat(kMinusInfinity), x);
+      }
     }
-    best = max(s[i], best);
+    best = max(x, best);
+    store(scores + i * 16, x);
   }
-  const float tile_max = reduce_max(best);
-  const float new_max = tile_max > state->max ? tile_max : state->max;
-  const f32x16 m = splat(new_max);
-  PAGODA_UNROLL for (int i = 0; i < kSubs; i++) s[i] = Kv::weights(s[i] - m);
+  return reduce_max(best);
+}
+
+// Turns one row's scaled scores into weights relative to `max`, in place, as inputs of the product with the values; -> their sum.
+template <typename Kv>
+PAGODA_INLINE float weigh_scores(const TileView& tile, float max, float* scores) {
+  f32x16 s[kSubs];
+  const f32x16 m = splat(max);
+  PAGODA_UNROLL for (int i = 0; i < kSubs; i++) s[i] = Kv::weights(load(scores + i * 16) - m);
   const float sum = reduce_add((s[0] + s[1]) + (s[2] + s[3]));
-  if (new_max != state->max) {
-    const float factor = exp1(state->max - new_max);
-    state->sum *= factor;
-    const int32_t padded = round_up_16(args.head_dim);
-    for (int32_t c = 0; c < padded; c += 16) store(out + c, load(out + c) * splat(factor));
-  }
-  state->max = new_max;
-  state->sum += sum;
   PAGODA_UNROLL for (int i = 0; i < kSubs; i++) {
-    if (kMasked && i >= tile.num_subs) continue;
     if (tile.v_scale[i]) {
       // The scale of a token that is not visible may be anything: its weight must stay 0.
       const f32x16 weighted = s[i] * load(tile.v_scale[i]);
@@ -69,6 +65,7 @@ PAGODA_INLINE void softmax_row(const AttentionArgs& args, const TileView& tile, 
     }
     store_inputs(reinterpret_cast<typename Kv::Input*>(scores) + i * 16, s[i]);
   }
+  return sum;
 }
 
 // Everything a call shares between its tiles.
@@ -83,6 +80,7 @@ struct Work {
   float* merged;     // [rows][padded], all segments so far
   RowState* state;   // this segment
   RowState* total;   // all segments so far
+  float* tile_max;   // [rows] largest score of the tile
   float* wide_k;     // one tile as float32
   float* wide_v;
 };
@@ -159,6 +157,27 @@ PAGODA_INLINE TileView view_next(const AttentionArgs& args, const TileRange& ran
   return view_visible(*args.ahead, first_tile(ahead, ahead.segment_begin), ahead.last_position);
 }
 
+// Takes the tile's maxima into the rows' running ones, and brings what was summed before to them. A pass of its own: whether a maximum changed is hard
+// to predict, and here nothing waits behind it.
+static void rescale_rows(const Work& work, int begin, int end) {
+  for (int first = begin; first < end; first += 16) {
+    const int count = end - first < 16 ? end - first : 16;
+    alignas(64) float factors[16] = {};
+    for (int i = 0; i < count; i++) {
+      const float max = work.state[first + i].max, tile_max = work.tile_max[first + i];
+      factors[i] = tile_max > max ? max - tile_max : 0.0f;
+      work.state[first + i].max = tile_max > max ? tile_max : max;
+    }
+    store(factors, exp(load(factors)));
+    for (int i = 0; i < count; i++) {
+      if (factors[i] == 1.0f) continue;
+      work.state[first + i].sum *= factors[i];
+      float* sums = work.sums + static_cast<size_t>(first + i) * work.padded;
+      for (int32_t c = 0; c < work.padded; c += 16) store(sums + c, load(sums + c) * splat(factors[i]));
+    }
+  }
+}
+
 // Rows [first_token, end_token) * group of the call against a tile, of which each token sees some.
 template <typename Kv>
 static void attend_tile(const Work& work, const TileView& tile, int32_t tile_start, int32_t first_token, int32_t end_token) {
@@ -173,14 +192,13 @@ static void attend_tile(const Work& work, const TileView& tile, int32_t tile_sta
     if (first < union_first) union_first = first;
     if (last > union_last) union_last = last;
     const bool is_whole = first == 0 && last == kAttentionTile;
-    for (int g = 0; g < args.group; g++) {
-      const int row = token * args.group + g;
-      float* row_scores = work.scores + row * kAttentionTile;
-      float* row_sums = work.sums + static_cast<size_t>(row) * work.padded;
-      if (is_whole) softmax_row<Kv, false>(args, tile, first, last, row_scores, work.state + row, row_sums);
-      else softmax_row<Kv, true>(args, tile, first, last, row_scores, work.state + row, row_sums);
+    for (int row = token * args.group; row < (token + 1) * args.group; row++) {
+      float* scores = work.scores + row * kAttentionTile;
+      work.tile_max[row] = is_whole ? scale_scores<false>(args, tile, first, last, scores) : scale_scores<true>(args, tile, first, last, scores);
     }
   }
+  rescale_rows(work, first_row, first_row + num_rows);
+  for (int row = first_row; row < first_row + num_rows; row++) work.state[row].sum += weigh_scores<Kv>(tile, work.state[row].max, work.scores + row * kAttentionTile);
   value_tile<Kv>(work.scores + first_row * kAttentionTile, num_rows, tile, union_first, union_last, work.padded, work.sums + static_cast<size_t>(first_row) * work.padded, work.padded);
 }
 
@@ -272,6 +290,7 @@ static void attend(const AttentionArgs& args) {
   work.scores = p; p += rows * kAttentionTile;
   work.state = reinterpret_cast<RowState*>(p); p += rows * 2 + 16 - rows * 2 % 16;
   work.total = reinterpret_cast<RowState*>(p); p += rows * 2 + 16 - rows * 2 % 16;
+  work.tile_max = p; p += rows + 16 - rows % 16;
   work.wide_k = p; p += kAttentionTile * work.padded;
   work.wide_v = p;
   work.q = pack_queries(args, reinterpret_cast<typename Kv::Input*>(packed_q), &work.q_stride);
