@@ -1,7 +1,8 @@
 // The Prometheus metrics: vLLM's names, labels and buckets (so that its dashboards work), and `pagoda:*` for what vLLM lacks.
 // Only declarations and labels live here; telemetry.ts says what is counted when.
 
-import { Counter, Gauge, Histogram, Registry } from 'prom-client';
+import { Gauge, Registry } from 'prom-client';
+import { TalliedCounter, TalliedHistogram } from './tallied-metrics.ts';
 
 const TTFT_BUCKETS = [
   0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 640, 2560,
@@ -58,10 +59,18 @@ export class MetricFactory {
     label: string | null,
     values: readonly string[] = [],
   ): (value: string) => CounterHandle {
-    const metric = new Counter({ name, help, registers: [this.registry], labelNames: this.#names(label) });
-    const child = (value: string): CounterHandle => metric.labels(this.#labels(label, value));
-    for (const value of values) child(value).inc(0);
-    if (label === null) child('').inc(0);
+    const metric = new TalliedCounter({ name, help, registry: this.registry, labelNames: this.#names(label) });
+    const children = new Map<string, CounterHandle>();
+    const child = (value: string): CounterHandle => {
+      let handle = children.get(value);
+      if (handle === undefined) {
+        handle = metric.tally(this.#labels(label, value));
+        children.set(value, handle);
+      }
+      return handle;
+    };
+    for (const value of values) child(value);
+    if (label === null) child('');
     return child;
   }
 
@@ -97,10 +106,7 @@ export class MetricFactory {
   }
 
   histogram(name: string, help: string, buckets: number[]): HistogramHandle {
-    const labelNames = this.#names(null);
-    const metric = new Histogram({ name, help, buckets, registers: [this.registry], labelNames });
-    metric.zero(this.#base);
-    return metric.labels(this.#base);
+    return new TalliedHistogram({ name, help, buckets, registry: this.registry, labels: this.#base });
   }
 
   #names(label: string | null): string[] {
