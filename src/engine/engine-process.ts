@@ -5,23 +5,34 @@ import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import type { TokenEvent } from '../core/request.ts';
 import { PagodaError } from '../errors.ts';
+import type { StepRecord } from '../trace/step-record.ts';
 import { createEngine } from './create-engine.ts';
 import type { Engine, EngineOutputs } from './engine.ts';
 import type { FromEngine, ToEngine } from './engine-messages.ts';
 import type { EngineOptions } from './engine-options.ts';
+import { encodeStep } from './step-frame.ts';
 
 let engine: Engine | null = null;
 /** Events wait for the record of their step, so that both travel in one message. */
 let pending: TokenEvent[] = [];
+/** What open requests are called in frames. */
+const keyOf = new Map<string, number>();
 
 function send(message: FromEngine): void {
   if (process.connected) process.send?.(message);
 }
 
-function flush(record: (FromEngine & { kind: 'step' })['record']): void {
+function flush(record: StepRecord | null): void {
   if (pending.length === 0 && record === null) return;
-  send({ kind: 'step', events: pending, record });
+  const events = pending;
   pending = [];
+  const frame = record === null ? null : encodeStep(events, record, keyOf);
+  if (frame !== null) {
+    send(frame);
+    return;
+  }
+  for (const event of events) if (event.finish !== null) keyOf.delete(event.id);
+  send({ kind: 'step', events, record });
 }
 
 const outputs: EngineOutputs = {
@@ -81,6 +92,7 @@ function handle(message: ToEngine): void {
       try {
         if (engine === null) throw new PagodaError('engine_dead', 'The engine is not ready.');
         engine.submit(message.requests);
+        for (const [i, request] of message.requests.entries()) keyOf.set(request.id, message.firstKey + i);
       } catch (error) {
         const reason = error instanceof Error ? error.message : String(error);
         send({ kind: 'refused', ids: message.requests.map((request) => request.id), message: reason });

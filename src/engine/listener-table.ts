@@ -7,12 +7,16 @@ import { PagodaError } from '../errors.ts';
 import type { TokenListener } from './engine-client.ts';
 
 interface OpenRequest {
+  readonly key: number;
   readonly request: GenerateRequest;
   readonly listener: TokenListener;
 }
 
 export class ListenerTable {
   readonly #open = new Map<string, OpenRequest>();
+  /** Requests are numbered in the order in which they come. */
+  readonly #idOf = new Map<number, string>();
+  #nextKey = 0;
   readonly #onListenerError: (error: unknown) => void;
 
   constructor(onListenerError: (error: unknown) => void) {
@@ -27,7 +31,13 @@ export class ListenerTable {
     return [...this.#open.keys()];
   }
 
-  add(requests: readonly GenerateRequest[], listener: TokenListener): void {
+  /** The id of the open request with this key, or null. */
+  idOf(key: number): string | null {
+    return this.#idOf.get(key) ?? null;
+  }
+
+  /** Returns the key of the first one; those of the others follow it. */
+  add(requests: readonly GenerateRequest[], listener: TokenListener): number {
     for (const request of requests) {
       if (this.#open.has(request.id)) {
         throw new PagodaError('bad_request', `A request with the id ${request.id} is already in progress.`, {
@@ -35,25 +45,39 @@ export class ListenerTable {
         });
       }
     }
-    for (const request of requests) this.#open.set(request.id, { request, listener });
+    const firstKey = this.#nextKey;
+    for (const request of requests) {
+      const key = this.#nextKey++;
+      this.#open.set(request.id, { key, request, listener });
+      this.#idOf.set(key, request.id);
+    }
+    return firstKey;
   }
 
   /** For requests that were added and then refused. */
   forget(requests: readonly GenerateRequest[]): void {
-    for (const request of requests) this.#open.delete(request.id);
+    for (const request of requests) {
+      const open = this.#open.get(request.id);
+      if (open !== undefined) this.#close(open);
+    }
   }
 
   deliver(events: readonly TokenEvent[]): void {
     for (const event of events) {
       const open = this.#open.get(event.id);
       if (open === undefined) continue;
-      if (event.finish !== null) this.#open.delete(event.id);
+      if (event.finish !== null) this.#close(open);
       try {
         open.listener(event);
       } catch (error) {
         this.#onListenerError(error);
       }
     }
+  }
+
+  #close({ key, request }: OpenRequest): void {
+    this.#open.delete(request.id);
+    this.#idOf.delete(key);
   }
 
   /** The engine is gone: one error event for each open request. */

@@ -4,13 +4,14 @@
 
 import { type ChildProcess, fork } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
-import type { GenerateRequest } from '../core/request.ts';
+import type { GenerateRequest, TokenEvent } from '../core/request.ts';
 import { PagodaError } from '../errors.ts';
 import type { StepRecord } from '../trace/step-record.ts';
 import type { EngineClient, EngineInfo, EngineListeners, TokenListener } from './engine-client.ts';
-import type { FromEngine, ToEngine } from './engine-messages.ts';
+import type { EngineMessage, FromEngine, ToEngine } from './engine-messages.ts';
 import type { EngineOptions } from './engine-options.ts';
 import { ListenerTable } from './listener-table.ts';
+import { decodeStep, type StepFrame } from './step-frame.ts';
 
 const DEFAULT_DRAIN_SECONDS = 30;
 const FIRST_PAUSE_SECONDS = 0.5;
@@ -92,9 +93,9 @@ export class ProcessClient implements EngineClient {
     if (this.#closing !== null) throw new PagodaError('engine_dead', 'The engine is shutting down.');
     if (!this.#isReady) throw new PagodaError('engine_dead', this.#downReason);
     this.#checkDoor(requests);
-    this.#table.add(requests, listener);
+    const firstKey = this.#table.add(requests, listener);
     this.#numWaiting += requests.length;
-    this.#send({ kind: 'submit', requests });
+    this.#send({ kind: 'submit', requests, firstKey });
   }
 
   abort(ids: readonly string[], reason: 'abort' | 'stop'): void {
@@ -146,7 +147,8 @@ export class ProcessClient implements EngineClient {
     let failure: PagodaError | null = null;
     child.on('message', (raw) => {
       const message = raw as FromEngine;
-      if (message.kind === 'failed') {
+      if (message instanceof Float64Array) this.#takeFrame(message);
+      else if (message.kind === 'failed') {
         failure = new PagodaError(
           message.code,
           message.message,
@@ -178,12 +180,21 @@ export class ProcessClient implements EngineClient {
     child.send({ kind: 'start', options: this.#options } satisfies ToEngine, () => undefined);
   }
 
-  #take(message: Exclude<FromEngine, { kind: 'ready' | 'failed' | 'down' }>): void {
+  #takeFrame(frame: StepFrame): void {
+    const { events, record } = decodeStep(frame, (key) => this.#table.idOf(key));
+    this.#takeStep(events, record);
+  }
+
+  #takeStep(events: readonly TokenEvent[], record: StepRecord | null): void {
+    if (record !== null) this.#numWaiting = record.numWaiting;
+    this.#table.deliver(events);
+    if (record !== null) this.#listeners.onStep?.(record);
+  }
+
+  #take(message: Exclude<EngineMessage, { kind: 'ready' | 'failed' | 'down' }>): void {
     switch (message.kind) {
       case 'step':
-        if (message.record !== null) this.#takeRecord(message.record);
-        this.#table.deliver(message.events);
-        if (message.record !== null) this.#listeners.onStep?.(message.record);
+        this.#takeStep(message.events, message.record);
         return;
       case 'log':
         this.#listeners.onLog?.(message.level, message.message);
@@ -199,10 +210,6 @@ export class ProcessClient implements EngineClient {
       default:
         message satisfies never;
     }
-  }
-
-  #takeRecord(record: StepRecord): void {
-    this.#numWaiting = record.numWaiting;
   }
 
   #onExit(child: ChildProcess, reason: string, onFailed: () => void): void {
