@@ -3,6 +3,8 @@
 
 import { performance } from 'node:perf_hooks';
 
+const { timeOrigin } = performance;
+
 export function now(): number {
-  return (performance.timeOrigin + performance.now()) / 1000;
+  return (timeOrigin + performance.now()) / 1000;
 }

@@ -39,7 +39,8 @@ const outputs: EngineOutputs = {
   onEvents: (events) => {
     pending.push(...events);
     // Aborts have no record; what a step adds follows in the same turn of the event loop.
-    if (pending.length === events.length) queueMicrotask(() => flush(null));
+    // A promise's reaction is a microtask without the asynchronous context that queueMicrotask makes for each.
+    if (pending.length === events.length) void Promise.resolve().then(() => flush(null));
   },
   onStep: (record) => flush(record),
   onLog: (level, message) => send({ kind: 'log', level, message }),

@@ -16,7 +16,9 @@ export function tokenEvent(
 ): TokenEvent {
   const { sequence, numNewTokens, finishReason } = progress;
   const hasToken = numNewTokens > 0;
-  const tokenIds = Array.from(sequence.tokenIds.subarray(sequence.numTokens - numNewTokens, sequence.numTokens));
+  // A view and its iterator would cost more than all else here.
+  const tokenIds: number[] = [];
+  for (let i = sequence.numTokens - numNewTokens; i < sequence.numTokens; i++) tokenIds.push(sequence.tokenIds[i]!);
   const wantsLogprobs = sequence.request.sampling.logprobs !== null;
   return {
     id: sequence.id,

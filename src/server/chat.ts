@@ -5,7 +5,7 @@ import type { ResolvedSampling } from '../engine/resolve-sampling.ts';
 import { PagodaError } from '../errors.ts';
 import { fanOut, resolveFor } from './choices.ts';
 import type { Fold, FoldedChoice } from './fold.ts';
-import type { ChoiceDelta, Usage } from './generation.ts';
+import type { ChoiceDelta, Usage, UsageSource } from './generation.ts';
 import type { JsonObject } from './json-body.ts';
 import { LogprobFormat } from './logprobs.ts';
 import { chatPrompt, type Prompt } from './prompts.ts';
@@ -163,9 +163,9 @@ class ChatStreamWriter implements StreamWriter {
     this.#wishes = usageWishes(parts.body.stream_options, parts.context.options);
   }
 
-  delta(delta: ChoiceDelta, usage: Usage): string {
+  delta(delta: ChoiceDelta, source: UsageSource): string {
     const { body, numTop, format, context, echo, prompt } = this.#parts;
-    const tail = this.#wishes.inEveryChunk ? `],"usage":${this.#usage(usage)}` : ']';
+    const tail = this.#wishes.inEveryChunk ? `],"usage":${this.#usage(source.usage)}` : ']';
     let frames = '';
     if (delta.isFirst) {
       const role = JSON.stringify(context.options.responseRole);

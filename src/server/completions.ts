@@ -6,7 +6,7 @@ import type { ResolvedSampling } from '../engine/resolve-sampling.ts';
 import type { IncrementalDetokenizer } from '../text/incremental-detokenizer.ts';
 import { fanOut, resolveFor } from './choices.ts';
 import type { Fold, FoldedChoice } from './fold.ts';
-import type { ChoiceDelta, Usage } from './generation.ts';
+import type { ChoiceDelta, Usage, UsageSource } from './generation.ts';
 import type { JsonObject } from './json-body.ts';
 import { LogprobFormat } from './logprobs.ts';
 import { completionPrompts, type Prompt } from './prompts.ts';
@@ -170,7 +170,7 @@ class CompletionStreamWriter implements StreamWriter {
     this.#wishes = usageWishes(parts.body.stream_options, parts.context.options);
   }
 
-  delta(delta: ChoiceDelta, usage: Usage): string {
+  delta(delta: ChoiceDelta, source: UsageSource): string {
     const parts = this.#parts;
     const { body, numTop, hidesOutput } = parts;
     const tokenIds = hidesOutput ? [] : delta.tokenIds;
@@ -185,7 +185,7 @@ class CompletionStreamWriter implements StreamWriter {
         ? `,"token_ids":${JSON.stringify(tokenIds)}` +
           (delta.isFirst ? `,"prompt_token_ids":${JSON.stringify(parts.prompts[delta.promptIndex]!.tokenIds)}` : '')
         : '';
-    const usagePart = this.#wishes.inEveryChunk ? `,"usage":${this.#usage(usage)}` : '';
+    const usagePart = this.#wishes.inEveryChunk ? `,"usage":${this.#usage(source.usage)}` : '';
     return (
       `${this.#head}{"index":${delta.index},"text":${JSON.stringify(text)},"logprobs":${this.#logprobs(delta, tokenIds)},` +
       `"finish_reason":${JSON.stringify(finish)},"stop_reason":${JSON.stringify(stop)}${ids}}]${usagePart}}\n\n`

@@ -65,7 +65,12 @@ export interface Usage {
   readonly cachedTokens: number;
 }
 
-export class Generation {
+/** Usage is added up when somebody wants it: most chunks do not show it. */
+export interface UsageSource {
+  readonly usage: Usage;
+}
+
+export class Generation implements UsageSource {
   readonly #context: ServerContext;
   readonly #sink: GenerationSink;
   readonly #states = new Map<string, ChoiceState>();

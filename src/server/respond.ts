@@ -5,13 +5,14 @@ import type { FastifyReply } from 'fastify';
 import { PagodaError } from '../errors.ts';
 import { toHttpReply } from './errors.ts';
 import { Fold } from './fold.ts';
-import { type Choice, type ChoiceDelta, Generation, type Usage } from './generation.ts';
+import { type Choice, type ChoiceDelta, Generation, type Usage, type UsageSource } from './generation.ts';
 import type { ServerContext } from './server-context.ts';
 import { errorFrames, SSE_DONE, SseStream } from './sse.ts';
 
 /** How a family of routes writes its chunks. Frames are complete SSE events. */
 export interface StreamWriter {
-  delta(delta: ChoiceDelta, usage: Usage): string;
+  /** `source` knows the usage so far. */
+  delta(delta: ChoiceDelta, source: UsageSource): string;
   /** Before [DONE]: the usage chunk, or nothing. */
   end(usage: Usage): string;
 }
@@ -89,7 +90,7 @@ export class OpenRequest {
     const generation = new Generation(context, {
       ...job,
       sink: {
-        onDelta: (delta) => sse.write(writer.delta(delta, generation.usage)),
+        onDelta: (delta) => sse.write(writer.delta(delta, generation)),
         onEnd: () => sse.end(writer.end(generation.usage) + SSE_DONE),
         onError: (error) => {
           const { body, isFault } = toHttpReply(error);

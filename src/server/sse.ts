@@ -16,11 +16,11 @@ const NOT_ASCII = /[^\x00-\x7f]/;
 const HARD_LIMIT_FACTOR = 4;
 
 /** Streams with something to write at the end of this turn of the event loop. */
-let waiting: SseStream[] = [];
+let unflushed: SseStream[] = [];
 
-function flushWaiting(): void {
-  const streams = waiting;
-  waiting = [];
+function flushAll(): void {
+  const streams = unflushed;
+  unflushed = [];
   for (const stream of streams) stream.flush();
 }
 
@@ -31,6 +31,8 @@ export class SseStream {
   #pending = '';
   #ended = false;
   #pingTimer: NodeJS.Timeout | null = null;
+  /** Milliseconds on the clock of performance.now(). */
+  #lastWriteTime = 0;
   #stallTimer: NodeJS.Timeout | null = null;
 
   /** `onStall` is called once when the reader is given up; the connection is closed after it. */
@@ -49,15 +51,15 @@ export class SseStream {
       ...headers,
     });
     this.#response.flushHeaders();
-    this.#pingTimer = setInterval(() => this.write(PING), this.#limits.pingSeconds * 1000);
-    this.#pingTimer.unref();
+    this.#lastWriteTime = performance.now();
+    this.#pingAfter(this.#limits.pingSeconds * 1000);
     this.#response.on('close', () => this.#stopTimers());
   }
 
   /** `frames` are complete: each ends in an empty line. */
   write(frames: string): void {
     if (this.#ended) return;
-    if (this.#pending === '' && frames !== '' && waiting.push(this) === 1) queueMicrotask(flushWaiting);
+    if (this.#pending === '' && frames !== '' && unflushed.push(this) === 1) void Promise.resolve().then(flushAll);
     this.#pending += frames;
   }
 
@@ -66,7 +68,7 @@ export class SseStream {
     this.#ended = true;
     this.#response.end(this.#pending + lastFrames);
     this.#pending = '';
-    if (this.#pingTimer !== null) clearInterval(this.#pingTimer);
+    if (this.#pingTimer !== null) clearTimeout(this.#pingTimer);
     // A reader that never takes the rest must not hold the connection.
     this.#stallTimer ??= setTimeout(() => this.#response.destroy(), this.#limits.streamStallSeconds * 1000);
   }
@@ -76,7 +78,7 @@ export class SseStream {
     if (this.#ended || this.#pending === '') return;
     const frames = this.#pending;
     this.#pending = '';
-    this.#pingTimer?.refresh();
+    this.#lastWriteTime = performance.now();
     if (!this.#send(frames)) this.#watchBuffer();
   }
 
@@ -84,10 +86,21 @@ export class SseStream {
   #send(frames: string): boolean {
     const { socket, chunkedEncoding } = this.#response;
     // HTTP/1.0 has no chunks, and a pipelined response waits for its socket.
-    if (socket === null || !chunkedEncoding) return this.#response.write(frames);
+    if (socket === null || !socket.writable || !chunkedEncoding) return this.#response.write(frames);
     const isAscii = !NOT_ASCII.test(frames);
     const numBytes = isAscii ? frames.length : Buffer.byteLength(frames);
     return socket.write(`${numBytes.toString(16)}\r\n${frames}\r\n`, isAscii ? 'latin1' : 'utf8');
+  }
+
+  /** A timer that looks back costs a write less than one that every write sets anew. */
+  #pingAfter(milliseconds: number): void {
+    this.#pingTimer = setTimeout(() => {
+      const interval = this.#limits.pingSeconds * 1000;
+      const silence = performance.now() - this.#lastWriteTime;
+      if (silence >= interval) this.write(PING);
+      this.#pingAfter(silence >= interval ? interval : interval - silence);
+    }, milliseconds);
+    this.#pingTimer.unref();
   }
 
   #watchBuffer(): void {
@@ -113,7 +126,7 @@ export class SseStream {
 
   #stopTimers(): void {
     this.#ended = true;
-    if (this.#pingTimer !== null) clearInterval(this.#pingTimer);
+    if (this.#pingTimer !== null) clearTimeout(this.#pingTimer);
     if (this.#stallTimer !== null) clearTimeout(this.#stallTimer);
   }
 }
