@@ -60,7 +60,58 @@ const until = async (condition: () => boolean | Promise<boolean>): Promise<void>
 
 const user = [{ role: 'user', content: 'hi' }];
 
+/** All that comes back for these bytes until the connection closes. */
+const raw = (request: string): Promise<string> =>
+  new Promise((resolve, reject) => {
+    const { hostname, port } = new URL(server.url);
+    const socket = connect(Number(port), hostname, () => socket.write(request));
+    let text = '';
+    socket.setEncoding('utf8').on('data', (part: string) => {
+      text += part;
+    });
+    socket.on('close', () => resolve(text));
+    socket.on('error', reject);
+  });
+
+const rawPost = (version: string, connection: string): string => {
+  const body = JSON.stringify({ model: 'm', prompt: 'p', stream: true });
+  return (
+    `POST /v1/completions HTTP/${version}\r\nHost: x\r\nConnection: ${connection}\r\nContent-Type: application/json\r\n` +
+    `Content-Length: ${body.length}\r\n\r\n${body}`
+  );
+};
+
+/** The frames in a body of chunks; checks every chunk's length. */
+const unchunked = (body: string): string => {
+  let rest = Buffer.from(body);
+  let frames = '';
+  for (;;) {
+    const lineEnd = rest.indexOf('\r\n');
+    const length = Number.parseInt(rest.toString('latin1', 0, lineEnd), 16);
+    const end = lineEnd + 2 + length;
+    expect(rest.toString('latin1', end, end + 2)).toBe('\r\n');
+    frames += rest.toString('utf8', lineEnd + 2, end);
+    rest = rest.subarray(end + 2);
+    if (length === 0) return frames;
+  }
+};
+
 describe('streams', () => {
+  it('are chunks of HTTP/1.1, one after the other when requests are pipelined, and plain text for HTTP/1.0', async () => {
+    await start({ scriptOf: () => ({ tokens: [...bytes('né🙂'), EOS], finish: 'stop' }) });
+    const textIn = (frames: string) =>
+      eventsOf(frames)
+        .map((chunk) => chunk.choices[0]!.text)
+        .join('');
+    const both = await raw(rawPost('1.1', 'keep-alive') + rawPost('1.1', 'close'));
+    const [, first, second] = both
+      .split(/HTTP\/1\.1 200 OK\r\n/)
+      .map((reply) => reply.slice(reply.indexOf('\r\n\r\n') + 4));
+    expect([textIn(unchunked(first!)), textIn(unchunked(second!))]).toEqual(['né🙂', 'né🙂']);
+    const old = await raw(rawPost('1.0', 'close'));
+    expect(textIn(old.slice(old.indexOf('\r\n\r\n') + 4))).toBe('né🙂');
+  });
+
   it('send their headers while the request still waits, then pings, and the role only with the first token', async () => {
     await start({ limits: { pingSeconds: 0.02 } });
     server.engine.isStepping = false;
