@@ -13,8 +13,6 @@ import { defaultModel } from './shared-data.ts';
 /** Bounds of the promise: share of the time at 32 streams, seconds per step at one. */
 const MAX_SHARE = 0.05;
 const MAX_STEP_SECONDS = 0.00015;
-/** A thousand steps of 32: until then V8 compiles what is hot, on threads whose time would count. Serving goes on long after. */
-const NUM_WARM_UP_REQUESTS = 192;
 
 const flags = readFlags();
 const gates = new Gates();
@@ -114,7 +112,7 @@ try {
     '--disable-log-stats',
   ]);
   try {
-    await load(server, 32, NUM_WARM_UP_REQUESTS);
+    await load(server, 32, 32);
     const many = await measured(server, 32, 64);
     report('32 streams', many);
     const one = await measured(server, 1, 3);
