@@ -11,7 +11,7 @@ export async function measure(engine, { model, threads, settings, job }) {
   const result =
     job.kind === 'http' && engine.server
       ? await overHttp(engine, { model, threads, settings, job })
-      : await inProcess(engine.command({ settings }), { model, threads, settings, job });
+      : await inProcess(engine, { model, threads, settings, job });
   if (job.kind === 'http') return { ...result, rates: [(job.prompts.length * job.outputTokens) / result.seconds] };
   if (!Array.isArray(result.rates) || result.rates.length === 0 || !result.rates.every((rate) => rate > 0))
     throw new Error(`no rates in ${JSON.stringify(result).slice(0, 200)}`);
@@ -20,7 +20,8 @@ export async function measure(engine, { model, threads, settings, job }) {
 
 export const rateOf = (result) => median(result.rates);
 
-function inProcess([program, ...args], input) {
+function inProcess(engine, input) {
+  const [program, ...args] = engine.command(input);
   return new Promise((resolve, reject) => {
     const child = spawn(program, args, { stdio: ['pipe', 'pipe', 'pipe'], timeout: PROCESS_SECONDS * 1000 });
     let out = '';
@@ -38,7 +39,7 @@ function inProcess([program, ...args], input) {
       if (code === 0 && line.startsWith('{')) resolve(JSON.parse(line));
       else reject(new Error(`it ended (${signal ?? code}): ${log.trim().split('\n').slice(-3).join(' | ')}`));
     });
-    child.stdin.end(JSON.stringify(input));
+    child.stdin.end((engine.encode ?? JSON.stringify)(input));
   });
 }
 

@@ -1,52 +1,52 @@
 // Pagoda beside its peers on this machine, interleaved in one run: same weights, same prompts, same threads.
-//   npm run bench:peers -- --quick         Q4_1, pp512, x1 and x32, node-llama-cpp only: a few minutes
-//   npm run bench:peers                    all engines, workloads and formats of SmolLM2-135M: hours
-// Options: --model FILE.gguf or a base of models.mjs, --formats, --engines, --workloads (lists with commas), --rounds, --threads, --windows,
-// --steps (decode steps in a window), --no-sweep, --json, --svg FILE. Ends with 1 when a gate fails.
 import { writeFileSync } from 'node:fs';
 import { availableParallelism, cpus } from 'node:os';
 import { basename, resolve } from 'node:path';
-import { parseArgs } from 'node:util';
 import { ENGINES } from './engines/index.mjs';
+import { readFlags, usageError, wholeNumber } from './flags.mjs';
 import { gatesFor } from './gates.mjs';
 import { measure, rateOf } from './measure.mjs';
 import { BASES, FORMATS, modelFile } from './models.mjs';
+import { peersChart } from './peers-chart.mjs';
 import { bestPeaks, buildProbe, cpuKind, probePeaks } from './probe.mjs';
-import { burstText, decodeChart, peaksText, tableText } from './report.mjs';
+import { burstText, peaksText, tableText } from './report.mjs';
 import { modelCosts, roofline } from './roofline.mjs';
 import { median } from './statistics.mjs';
 import { makeJob, parseWorkload, WORKLOAD_FORMS, WORKLOADS } from './workloads.mjs';
 
-const { values: flags } = parseArgs({
-  options: {
-    model: { type: 'string', default: 'smollm2-135m' },
-    formats: { type: 'string' },
-    engines: { type: 'string' },
-    workloads: { type: 'string' },
-    rounds: { type: 'string', default: '5' },
-    threads: { type: 'string', default: String(availableParallelism()) },
-    windows: { type: 'string' },
-    steps: { type: 'string' },
-    quick: { type: 'boolean', default: false },
-    'no-sweep': { type: 'boolean', default: false },
-    json: { type: 'boolean', default: false },
-    svg: { type: 'string' },
-  },
+const usage = `Usage: npm run bench:peers -- [options]; lists are written a,b,c; ends with 1 when a gate fails
+  --quick          Q4_1; pp512, x32@128, x1@128; pagoda and llama: a few minutes. All that is there otherwise: hours
+  --model          ${BASES.join(', ')} (made on demand), or FILE.gguf
+  --formats        of a named model: ${FORMATS.join(', ')}
+  --engines        ${Object.keys(ENGINES).join(', ')}
+  --workloads      ${WORKLOAD_FORMS}
+  --rounds         5; fewer give no gates
+  --threads        as many as there are cores
+  --windows        4 in each round
+  --steps          16 decode steps in a window
+  --no-sweep       each engine's first setting instead of the best of its candidates
+  --json           one line {gates, machine, command, versions, skipped, peaks, rows} instead of the tables
+  --svg FILE       the medians as a chart, by workload and format
+`;
+const flags = readFlags(usage, {
+  model: { type: 'string', default: 'smollm2-135m' },
+  formats: { type: 'string' },
+  engines: { type: 'string' },
+  workloads: { type: 'string' },
+  rounds: { type: 'string', default: '5' },
+  threads: { type: 'string', default: String(availableParallelism()) },
+  windows: { type: 'string' },
+  steps: { type: 'string' },
+  quick: { type: 'boolean', default: false },
+  'no-sweep': { type: 'boolean', default: false },
+  json: { type: 'boolean', default: false },
+  svg: { type: 'string' },
 });
 
-function usageError(message) {
-  process.stderr.write(`${message}\n`);
-  process.exit(2);
-}
 const say = (text) => flags.json || process.stdout.write(`${text}\n`);
 const showProgress = (text) => process.stderr.isTTY && process.stderr.write(`\r\x1b[K${text}`);
 const warn = (text) => process.stderr.write(`${process.stderr.isTTY ? '\r\x1b[K' : ''}${text}\n`);
 
-function wholeNumber(name, fallback) {
-  const text = flags[name] ?? fallback;
-  if (!/^[1-9]\d{0,5}$/.test(text)) usageError(`--${name} ${text}: a whole number from 1 on.`);
-  return Number(text);
-}
 function list(name, fallback, allowed) {
   const chosen = flags[name]?.split(',').map((each) => each.trim()) ?? fallback;
   const unknown = chosen.find((each) => !allowed.includes(each));
@@ -54,10 +54,11 @@ function list(name, fallback, allowed) {
   return [...new Set(chosen)];
 }
 
-const numRounds = wholeNumber('rounds');
-const threads = wholeNumber('threads');
-const numWindows = wholeNumber('windows', flags.quick ? '3' : '4');
-const windowSteps = wholeNumber('steps', flags.quick ? '8' : '16');
+const whole = (name, fallback) => wholeNumber(name, flags[name] ?? fallback);
+const numRounds = whole('rounds');
+const threads = whole('threads');
+const numWindows = whole('windows', flags.quick ? '3' : '4');
+const windowSteps = whole('steps', flags.quick ? '8' : '16');
 const formats = list('formats', flags.quick ? ['q4_1'] : FORMATS, FORMATS);
 const wanted = list('engines', flags.quick ? ['pagoda', 'llama'] : Object.keys(ENGINES), Object.keys(ENGINES));
 const workloads = (flags.workloads?.split(',') ?? (flags.quick ? ['pp512', 'x32@128', 'x1@128'] : WORKLOADS)).map(
@@ -195,9 +196,7 @@ for (const { format, workload, failures } of reported)
   for (const [engine, message] of Object.entries(failures))
     gates.push({ name: `${format} ${workload}: ${engine} ran`, value: message, bound: 'no error', ok: false });
 
-const chart = decodeChart(reported, ENGINES);
-if (flags.svg && chart) writeFileSync(flags.svg, chart);
-if (flags.svg && !chart) warn(`--svg ${flags.svg}: not written, a chart needs two batch sizes at one depth`);
+if (flags.svg) writeFileSync(flags.svg, peersChart(reported, ENGINES));
 if (flags.json) {
   const machine = { cpu: cpus()[0]?.model ?? 'unknown', kind, threads };
   const command = `node bench/peers.mjs ${process.argv.slice(2).join(' ')}`;

@@ -1,5 +1,4 @@
-// The results as text and as an SVG chart.
-import { svgChart } from '../dist/sim/svg-chart.js';
+// The results as text.
 
 const giga = (value) => (value / 1e9).toFixed(value < 1e11 ? 1 : 0);
 const number = (value) => (value < 100 ? value.toFixed(1) : Math.round(value).toLocaleString('en'));
@@ -38,35 +37,4 @@ export function burstText(rows, engines) {
             `TPOT median ${(1000 * burst.tpot).toFixed(1)} ms, client CPU ${burst.clientCpuSeconds.toFixed(2)} s (medians of rounds)`,
         );
   return lines.join('\n');
-}
-
-/** Decode rates over the batch size, one line per engine and the roofline; null when fewer than two batch sizes ran. */
-export function decodeChart(rows, engines) {
-  const model = rows[0] && `${rows[0].base} ${rows[0].format}`;
-  const points = rows
-    .map((row) => ({ row, parts: /^x(\d+)@(\d+)$/.exec(row.workload) }))
-    .filter(({ row, parts }) => parts && `${row.base} ${row.format}` === model);
-  const depth = points[0]?.parts[2];
-  const line = points.filter(({ parts }) => parts[2] === depth).sort((a, b) => a.parts[1] - b.parts[1]);
-  if (line.length < 2) return null;
-  const ofEngine = (name) =>
-    line
-      .filter(({ row }) => row.medians[name] !== undefined)
-      .map(({ row, parts }) => [Number(parts[1]), row.medians[name]]);
-  const names = Object.keys(engines).filter((name) => ofEngine(name).length > 1);
-  const roof = line.filter(({ row }) => row.roofline).map(({ row, parts }) => [Number(parts[1]), row.roofline.rate]);
-  const chart = svgChart({
-    title: `Decode at depth ${depth}, ${model}, tokens/s (medians)`,
-    xLabel: 'sequences at once',
-    lines: [
-      ...names.map((name) => ({ name: engines[name].label, points: ofEngine(name) })),
-      ...(roof.length > 1 ? [{ name: 'roofline', points: roof }] : []),
-    ],
-    formatX: (value) => value.toFixed(0),
-    formatY: (value) => Math.round(value).toLocaleString('en'),
-  });
-  const style =
-    '<style>text{font:11px sans-serif;fill:#333}.title{font-size:13px}.x{text-anchor:middle}.y{text-anchor:end}.grid{stroke:#ddd}</style>' +
-    '<rect width="100%" height="100%" fill="#fff"/>';
-  return `${chart.replace('<svg ', '<svg xmlns="http://www.w3.org/2000/svg" ').replace('>', `>${style}`)}\n`;
 }

@@ -1,16 +1,14 @@
 // The scenario 50 x (800 + 300): a closed loop of clients that each send the next request when the last one ends, started over ten
 // seconds, first minute left out; then the highest concurrency and the highest Poisson rate that hold both targets, by bisection.
-//   node bench/scenario.mjs [--engine pagoda|llama-server] [--model FILE] [--concurrency 50] [--seconds 180] [--threads N] [--search]
-//                           [--prompt 800] [--output 300] [--json]
 // Closed loops run on the client of the peers bench; Poisson arrivals on `pagoda bench serve`. A load holds when the 95th percentiles
 // of TTFT and of each request's TPOT meet the targets.
 import { spawnSync } from 'node:child_process';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { parseArgs } from 'node:util';
 import { RandomSource } from '../dist/workload/random-source.js';
 import { ENGINES } from './engines/index.mjs';
+import { readFlags, usageError, wholeNumber } from './flags.mjs';
 import { complete, tpotOf } from './http-client.mjs';
 import { shippedModel } from './models.mjs';
 import { buildProbe, probePeaks } from './probe.mjs';
@@ -24,42 +22,41 @@ const TPOT_SECONDS = 0.05;
 const START_SECONDS = 10;
 const LEFT_OUT_SECONDS = 60;
 
-const { values: flags } = parseArgs({
-  options: {
-    engine: { type: 'string', default: 'pagoda' },
-    model: { type: 'string', default: shippedModel },
-    concurrency: { type: 'string', default: '50' },
-    seconds: { type: 'string', default: '180' },
-    threads: { type: 'string', default: String(availableParallelism()) },
-    prompt: { type: 'string', default: '800' },
-    output: { type: 'string', default: '300' },
-    search: { type: 'boolean', default: false },
-    json: { type: 'boolean', default: false },
-  },
+const usage = `Usage: npm run bench:scenario -- [options]
+  --engine         pagoda or llama-server
+  --model          FILE.gguf
+  --concurrency    50 clients
+  --seconds        180, of which the first ${LEFT_OUT_SECONDS} are left out
+  --threads        as many as there are cores
+  --prompt         800 tokens
+  --output         300 tokens
+  --search         the most clients and the highest Poisson rate that hold the targets
+  --json           one line with everything
+`;
+const flags = readFlags(usage, {
+  engine: { type: 'string', default: 'pagoda' },
+  model: { type: 'string', default: shippedModel },
+  concurrency: { type: 'string', default: '50' },
+  seconds: { type: 'string', default: '180' },
+  threads: { type: 'string', default: String(availableParallelism()) },
+  prompt: { type: 'string', default: '800' },
+  output: { type: 'string', default: '300' },
+  search: { type: 'boolean', default: false },
+  json: { type: 'boolean', default: false },
 });
 /** No prompt comes twice in a run, so that no load finds another's in the prefix cache; every run has the same ones. */
 const prompts = new RandomSource(0, 'scenario');
-const whole = (name) => {
-  if (/^[1-9]\d{0,5}$/.test(flags[name])) return Number(flags[name]);
-  process.stderr.write(`--${name} ${flags[name]}: a whole number from 1 on.\n`);
-  process.exit(2);
-};
 const [concurrency, seconds, threads, promptTokens, outputTokens] = [
   'concurrency',
   'seconds',
   'threads',
   'prompt',
   'output',
-].map(whole);
+].map((name) => wholeNumber(name, flags[name]));
 const engine = ENGINES[flags.engine];
-if (!engine?.server) {
-  process.stderr.write(`--engine ${flags.engine}: one of pagoda, llama-server.\n`);
-  process.exit(2);
-}
-if (seconds <= LEFT_OUT_SECONDS) {
-  process.stderr.write(`--seconds ${seconds}: more than the ${LEFT_OUT_SECONDS} that are left out.\n`);
-  process.exit(2);
-}
+if (!engine?.server) usageError(`--engine ${flags.engine}: one of pagoda, llama-server.`);
+if (seconds <= LEFT_OUT_SECONDS)
+  usageError(`--seconds ${seconds}: more than the ${LEFT_OUT_SECONDS} that are left out.`);
 
 /** Requests that began after the part left out and ended before the end; tokens/s from every reply that ended in between. */
 async function closedLoop(port, numClients) {

@@ -3,6 +3,14 @@
 // Run `npm run bench:scheduler`; `--json` prints one line {"gates":[{name,value,bound,ok}]} instead of the table.
 
 import { Scheduler } from '../dist/core/scheduler.js';
+import { readFlags } from './flags.mjs';
+
+const flags = readFlags(
+  `Usage: npm run bench:scheduler -- [options]\n  --json           one line {gates} instead of the table\n`,
+  {
+    json: { type: 'boolean', default: false },
+  },
+);
 
 const NUM_SEQUENCES = 64;
 // Many short runs and the best of them: each is long enough to contain ends, admissions and hundreds of filled blocks, and short
@@ -114,7 +122,7 @@ for (const [name, isAhead] of [
   });
 }
 
-if (process.argv.includes('--json')) {
+if (flags.json) {
   console.log(JSON.stringify({ gates }));
 } else {
   for (const gate of gates)

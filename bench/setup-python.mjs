@@ -4,6 +4,9 @@ import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { python, venv } from './engines/python.mjs';
+import { readFlags } from './flags.mjs';
+
+readFlags(`Usage: node bench/setup-python.mjs: installs the Python peers into bench/.venv\n`, {});
 
 const requirements = readFileSync(join(import.meta.dirname, 'requirements.txt'), 'utf8')
   .split('\n')

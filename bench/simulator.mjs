@@ -6,6 +6,14 @@ import { resolveDeployment } from '../dist/plan/resolve-deployment.js';
 import { Simulation } from '../dist/sim/simulation.js';
 import { parseLengths } from '../dist/workload/parse-lengths.js';
 import { createSyntheticWorkload } from '../dist/workload/synthetic-workload.js';
+import { readFlags } from './flags.mjs';
+
+const flags = readFlags(
+  `Usage: node bench/simulator.mjs [options]\n  --json           one line {gates} instead of the table\n`,
+  {
+    json: { type: 'boolean', default: false },
+  },
+);
 
 const NUM_SEQUENCES = 64;
 const STEPS_PER_RUN = 2000;
@@ -50,7 +58,7 @@ const gate = {
   bound: BOUND_STEPS_PER_SECOND,
   ok: value >= BOUND_STEPS_PER_SECOND,
 };
-if (process.argv.includes('--json')) {
+if (flags.json) {
   console.log(JSON.stringify({ gates: [gate] }));
 } else {
   const heap = (process.memoryUsage().heapUsed - bytesBefore) / 2 ** 20;

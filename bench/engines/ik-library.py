@@ -23,6 +23,8 @@ per_seq = (max(map(len, prompts)) + num_steps + 264) // 256 * 256
 ik.llama_backend_init()
 model_params = ik.llama_model_default_params()
 model_params.n_gpu_layers = 0
+model_params.repack_tensors = settings["repack"]
+model_params.use_mmap = not settings["repack"]  # mapped weights cannot be repacked
 model = ik.llama_model_load_from_file(spec["model"].encode(), model_params)
 if not model:
     sys.exit("ik_llama.cpp could not load the model")

@@ -1,20 +1,16 @@
-import { readFileSync } from 'node:fs';
+import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
+import { backendFolder, buildFolder, linkWithPrebuilt, llamaRelease, packageVersion } from './llama-source.mjs';
 
 export const label = 'llama.cpp';
-const here = import.meta.dirname;
+const program = join(buildFolder, 'llama-library');
 
+/** Links the driver with the binaries of node-llama-cpp: its JavaScript is not in the way. */
 export function check() {
-  const read = (name) => JSON.parse(readFileSync(join(here, '../node_modules', name, 'package.json'), 'utf8')).version;
-  try {
-    return `node-llama-cpp ${read('node-llama-cpp')} (binaries ${read(`@node-llama-cpp/${platformPackage()}`)})`;
-  } catch (error) {
-    throw new Error(`node-llama-cpp is not installed: run \`npm --prefix bench ci --ignore-scripts\` (${error.code})`);
-  }
-}
-
-function platformPackage() {
-  return `${{ darwin: 'mac', win32: 'win', linux: 'linux' }[process.platform]}-${process.arch}`;
+  const version = `llama.cpp ${llamaRelease()} through its C interface, of ${packageVersion()}`;
+  mkdirSync(buildFolder, { recursive: true });
+  linkWithPrebuilt(join(import.meta.dirname, 'llama-library.cc'), program);
+  return version;
 }
 
 export const covers = (workload) => workload.kind !== 'http';
@@ -22,15 +18,23 @@ export const covers = (workload) => workload.kind !== 'http';
 export function settings(workload) {
   if (workload.kind === 'decode')
     return [
-      { flashAttention: true, batchSize: 512 },
-      { flashAttention: false, batchSize: 512 },
+      { flashAttention: true, ubatch: 512 },
+      { flashAttention: false, ubatch: 512 },
     ];
   return [
-    { flashAttention: true, batchSize: 512 },
-    { flashAttention: false, batchSize: 512 },
-    { flashAttention: true, batchSize: 2048 },
-    { flashAttention: true, batchSize: 128 },
+    { flashAttention: true, ubatch: 512 },
+    { flashAttention: false, ubatch: 512 },
+    { flashAttention: true, ubatch: 2048 },
+    { flashAttention: true, ubatch: 128 },
   ];
 }
 
-export const command = () => [process.execPath, join(here, 'llama-library.mjs')];
+export const command = ({ model, threads, settings: { ubatch, flashAttention } }) =>
+  [program, model, backendFolder(), threads, ubatch, Number(flashAttention)].map(String);
+
+/** The job as numbers: llama-library.cc needs no parser. */
+export function encode({ job }) {
+  const [numWindows, windowSteps] = job.kind === 'decode' ? [job.numWindows, job.windowSteps] : [0, 0];
+  const prompts = job.prompts.flatMap((prompt) => [prompt.length, ...prompt]);
+  return [numWindows, windowSteps, job.prompts.length, ...prompts].join(' ');
+}

@@ -7,7 +7,7 @@ export const check = () => pythonPackage('openvino-genai', 'openvino_genai');
 export const covers = () => true;
 
 export function settings(workload) {
-  const budgets = workload.kind === 'decode' ? [256] : [256, 512, 2048];
+  const budgets = workload.kind === 'decode' ? [256] : [512, 256, 2048];
   return budgets.map((maxNumBatchedTokens) => ({ maxNumBatchedTokens }));
 }
 

@@ -1,4 +1,4 @@
-// Prefill and decode in llama.cpp through node-llama-cpp: reads a job from standard input, writes one JSON line.
+// Prefill and decode through the API of node-llama-cpp: reads a job from standard input, writes one JSON line.
 import { getLlama } from 'node-llama-cpp';
 import { readJob, writeResult } from './job.mjs';
 
