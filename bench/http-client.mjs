@@ -5,7 +5,7 @@ import { request } from 'node:http';
  * One streamed completion. Resolves to seconds on performance.now()'s clock {sent, first, last} and numTokens (the server's usage, else
  * its events); rejects on a status other than 200, an error event, or a stream without a token.
  */
-export function complete(port, prompt, maxTokens, agent) {
+export function complete(port, prompt, maxTokens) {
   const body = JSON.stringify({
     model: 'm',
     prompt,
@@ -23,7 +23,7 @@ export function complete(port, prompt, maxTokens, agent) {
         port,
         path: '/v1/completions',
         method: 'POST',
-        agent,
+        agent: false, // a connection of its own: a server may just be closing one that is kept alive
         headers: { 'content-type': 'application/json', 'content-length': Buffer.byteLength(body) },
       },
       (reply) => {
