@@ -20,6 +20,8 @@ scheduler.max_num_batched_tokens = settings["maxNumBatchedTokens"]
 scheduler.dynamic_split_fuse = True
 scheduler.enable_prefix_caching = True
 config = {"INFERENCE_NUM_THREADS": spec["threads"], "PERFORMANCE_HINT": "LATENCY"}
+if settings["precision"]:
+    config["INFERENCE_PRECISION_HINT"] = settings["precision"]
 pipe = genai.ContinuousBatchingPipeline(spec["model"], scheduler, "CPU", config)
 num_requests = 0
 
@@ -34,8 +36,9 @@ def add(tokens, num_tokens):
     return pipe.add_request(num_requests, ov.Tensor(np.array([tokens], dtype=np.int64)), generation)
 
 
-def run(prompts, num_tokens):
-    """-> per step (time at its end, tokens it gave), and for every request the times of its first and last token, from the start."""
+def run(prompts, num_tokens, num_full_steps=None):
+    """-> per step (time at its end, tokens it gave), and for every request the times of its first and last token, from the start.
+    Ends with the last request, or after `num_full_steps` steps in which every request got a token."""
     handles = [add(tokens, num_tokens) for tokens in prompts]
     first, last, steps = [0.0] * len(handles), [0.0] * len(handles), []
     started = time.perf_counter()
@@ -50,6 +53,8 @@ def run(prompts, num_tokens):
                     last[i] = now
                     count += got
         steps.append((now, count))
+        if num_full_steps and sum(count == len(prompts) for _, count in steps) == num_full_steps:
+            break
     return steps, first, last
 
 
@@ -62,7 +67,10 @@ if job["kind"] == "prefill":
     result["rates"] = rates[1:]
 elif job["kind"] == "decode":
     window = job["windowSteps"]
-    steps, _, _ = run(job["prompts"], job["numWindows"] * window + 2)
+    num_full_steps = job["numWindows"] * window + 1
+    # Prompts are prefilled one after the other: the first sequences decode while the last ones wait.
+    num_prefill_steps = sum(map(len, job["prompts"])) // settings["maxNumBatchedTokens"] + len(job["prompts"])
+    steps, _, _ = run(job["prompts"], num_full_steps + num_prefill_steps, num_full_steps)
     times = [now for now, count in steps if count == len(job["prompts"])]
     rates = [len(job["prompts"]) * window / (times[i + window] - times[i]) for i in range(0, len(times) - window, window)]
     result["rates"] = rates[1:]
