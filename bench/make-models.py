@@ -8,7 +8,7 @@ import os
 import sys
 
 import numpy as np
-from gguf import GGMLQuantizationType, GGUFReader, GGUFValueType, GGUFWriter, quants
+from gguf import GGMLQuantizationType, GGUFReader, GGUFValueType, GGUFWriter, LlamaFileType, quants
 
 # layers, width, feed-forward width, heads, key/value heads, head size, vocabulary, rope base, bias on q, k, v
 DIMENSIONS = {
@@ -48,8 +48,14 @@ def add(writer, name, value, field):
         writer.add_key_value(name, value, field.types[0])
 
 
+def add_file_type(writer, target):
+    """OpenVINO loads no file without it."""
+    writer.add_file_type(LlamaFileType[f"MOSTLY_{target.name}"])
+
+
 def convert(reader, path, target):
     writer = GGUFWriter(path, "llama")
+    add_file_type(writer, target)
     for name, field in reader.fields.items():
         if name.startswith("llama.") or name == "general.name":
             add(writer, name, field.contents(), field)
@@ -69,6 +75,7 @@ def random_model(reader, path, base, target):
     layers, width, ff, heads, kv_heads, head, vocabulary, rope_base, has_bias = DIMENSIONS[base]
     arch = "qwen2" if has_bias else "llama"
     writer = GGUFWriter(path, arch)
+    add_file_type(writer, target)
     writer.add_name(f"{base} dimensions, random weights")
     writer.add_block_count(layers)
     writer.add_context_length(8192)
