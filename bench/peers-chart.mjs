@@ -12,6 +12,8 @@ const GAP = 14;
 
 const rateText = (rate) => (rate < 100 ? rate.toFixed(1) : Math.round(rate).toLocaleString('en'));
 
+const ratioText = (ratio) => `${ratio.toFixed(ratio < 2 ? 2 : 1)}x`;
+
 function group(row, names, { x, y }) {
   const fastest = Math.max(...row.results.map(({ median }) => median));
   const shown = names.filter((name) => row.medians[name] !== undefined);
@@ -19,7 +21,7 @@ function group(row, names, { x, y }) {
     const rate = row.medians[name];
     const width = (BAR_WIDTH * rate) / fastest;
     const ours = row.medians.pagoda;
-    const ratio = name === 'pagoda' || ours === undefined ? '' : ` · ${(ours / rate).toFixed(1)}x`;
+    const ratio = name === 'pagoda' || ours === undefined ? '' : ` · ${ratioText(ours / rate)}`;
     const top = y + i * STEP;
     return [
       bar(x, top, { width, height: BAR, colour: COLOURS[names.indexOf(name)] }),

@@ -148,7 +148,7 @@ async function compare({ base, format, path }, workload, engines) {
       return null;
     }
   };
-  for (const engine of engines.filter((name) => ENGINES[name].covers(workload))) {
+  for (const engine of engines.filter((name) => ENGINES[name].covers(workload, format))) {
     showProgress(`${format} ${workload.name}: settings of ${ENGINES[engine].label}`);
     const settings = await attempt(engine, () => bestSettings(engine, workload, path));
     if (settings) running.set(engine, { settings, rounds: [] });

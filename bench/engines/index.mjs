@@ -1,4 +1,4 @@
-// The engines by name. Each has: label; check() -> version, or throws with the reason why it is not there; covers(workload);
+// The engines by name. Each has: label; check() -> version, or throws with the reason why it is not there; covers(workload, format);
 // settings(workload): candidates, the first the default; and for the workloads in its own process command({model, threads, settings, job})
 // -> [program, ...args] that reads the same from standard input, as JSON or as what encode() makes of it, and writes one line
 // {"rates":[tokens/s per window]} (or {"seconds"} of an http job that a library without a server ran); and, if it has a server,
