@@ -5,13 +5,16 @@ import { readJob, writeResult } from './job.mjs';
 const { model, threads, job } = await readJob();
 const longest = Math.max(...job.prompts.map((prompt) => prompt.length));
 const numSteps = job.kind === 'decode' ? job.numWindows * job.windowSteps : 1;
+const MAX_NUM_BATCHED_TOKENS = 2048;
+// Prompts are prefilled one after the other: the first sequences decode while the last ones wait.
+const numPrefillSteps = job.kind === 'decode' ? Math.ceil((longest * job.prompts.length) / MAX_NUM_BATCHED_TOKENS) : 0;
 const run = await EngineRun.start({
   model,
   device: 'cpu',
   numThreads: threads,
-  maxModelLen: longest + numSteps + 64,
+  maxModelLen: longest + numSteps + numPrefillSteps + 64,
   maxNumSeqs: job.kind === 'decode' ? job.prompts.length : 1,
-  maxNumBatchedTokens: 2048,
+  maxNumBatchedTokens: MAX_NUM_BATCHED_TOKENS,
 });
 const request = (promptTokenIds, maxTokens) => ({
   promptTokenIds,
@@ -26,12 +29,12 @@ if (job.kind === 'prefill') {
     rates.push((prompt.length * 1000) / (performance.now() - started));
   }
 } else {
-  await run.together(job.prompts.map((prompt) => request(prompt, numSteps + 2)));
+  await run.together(job.prompts.map((prompt) => request(prompt, numSteps + numPrefillSteps + 2)));
   // Only steps in which every sequence decodes count.
   const full = run.records.filter(
     (each) => each.numPromptTokens === 0 && each.numGeneratedTokens === job.prompts.length,
   );
-  for (let i = 0; i + job.windowSteps < full.length; i += job.windowSteps) {
+  for (let i = 0; i + job.windowSteps < full.length && rates.length < job.numWindows; i += job.windowSteps) {
     const seconds = full[i + job.windowSteps].time - full[i].time;
     rates.push((job.prompts.length * job.windowSteps) / seconds);
   }
