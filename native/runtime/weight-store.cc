@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <memory>
 #include <stdexcept>
+
+#include "runtime/claims.h"
 
 namespace pagoda {
 namespace {
@@ -98,13 +101,17 @@ void WeightStore::pack_matrix(Matrix& matrix, const WeightSource& source) {
   }
 }
 
+// Each thread packs the run of panels that it multiplies later (claims.h), so that their pages lie in the memory of its NUMA node.
 void WeightStore::pack_slab(Matrix& matrix, const std::vector<const uint8_t*>& rows, int64_t first_panel, int64_t last_panel) {
   const int32_t part_rows = matrix.parts[0].rows;
   const int32_t part_panels = matrix.parts[0].num_panels;
-  std::atomic<int64_t> next{first_panel};
-  pool_->parallel([&](int) {
+  const int num_threads = pool_->num_threads();
+  const std::unique_ptr<std::atomic<int64_t>[]> taken(new std::atomic<int64_t>[num_threads * kClaimStride]());
+  pool_->parallel([&](int thread) {
+    const Claims claims{taken.get(), thread, num_threads};
     const uint8_t* panel_rows[kPanelRows];
-    for (int64_t panel = next.fetch_add(1); panel < last_panel; panel = next.fetch_add(1)) {
+    for (int64_t i = claims.next(last_panel - first_panel); i >= 0; i = claims.next(last_panel - first_panel)) {
+      const int64_t panel = first_panel + i;
       const int32_t part = static_cast<int32_t>(panel / part_panels);
       const int32_t part_panel = static_cast<int32_t>(panel % part_panels);
       for (int32_t i = 0; i < kPanelRows; i++) {
