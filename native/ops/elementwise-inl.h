@@ -187,6 +187,7 @@ static void fill_elementwise(Kernels& kernels) {
   kernels.softcap = softcap;
   kernels.rope = rope;
   kernels.row_max = row_max;
+  kernels.keep_top = keep_top;
   kernels.exact_weights = exact_weights;
   kernels.weight_sums = weight_sums;
 }

@@ -61,6 +61,7 @@ enum class ActivationKind : int32_t { Silu = 0, Gelu = 1, GeluTanh = 2, Relu = 3
 enum class KvType : int32_t { F32 = 0, F16 = 1, BF16 = 2, Int8 = 3 };
 
 struct AttentionArgs;  // attention.h
+struct TopValues;      // top-values.h
 
 struct Kernels {
   const char* isa;  // "amx" | "avx512" | "avx2" | "portable"
@@ -98,6 +99,8 @@ struct Kernels {
   void (*merge_attention)(const AttentionArgs* args, int32_t num_segments);
   // Largest value of a logits row, its first position, and whether all values are finite.
   void (*row_max)(const float* x, int32_t n, float* max, int32_t* argmax, bool* finite);
+  // Offers n values, of the ids from `first_id` on, to the best ones seen so far.
+  void (*keep_top)(const float* x, int32_t n, int32_t first_id, TopValues* top);
   // weights[i] = exp((x[i] - max) / temperature) in double precision, the same bits on every instruction set (sampling-inl.h).
   void (*exact_weights)(const double* x, int32_t n, double max, double temperature, double* weights);
   // Sums of the weights of kWeightChunk logits each, without storing the weights.

@@ -1,8 +1,10 @@
-// exp in double precision, defined to the last bit (src/device/reference/exact-exp.ts): additions and multiplications in a fixed
-// order, none fused, so that every device and instruction set samples the same token from the same logits.
+// What sampling does with whole rows: the best values, and exp in double precision, defined to the last bit
+// (src/device/reference/exact-exp.ts): additions and multiplications in a fixed order, none fused, so that every device and
+// instruction set samples the same token from the same logits.
 #pragma once
 #include "kernels.h"
 #include "simd.h"
+#include "top-values.h"
 
 namespace pagoda {
 namespace PAGODA_ISA_NAMESPACE {
@@ -11,6 +13,25 @@ typedef double f64n __attribute__((vector_size(PAGODA_NATIVE_BYTES)));
 typedef int64_t i64n __attribute__((vector_size(PAGODA_NATIVE_BYTES)));
 typedef double f64n_u __attribute__((vector_size(PAGODA_NATIVE_BYTES), aligned(8), may_alias));
 constexpr int kDoubleLanes = PAGODA_NATIVE_BYTES / 8;
+
+static void keep_top(const float* x, int32_t n, int32_t first_id, TopValues* top) {
+  const auto limit = [&] { return is_full(*top) ? top->values[top->count - 1] : -__builtin_inff(); };
+  f32x16 least = splat(limit()), check = zero();
+  int32_t c = 0;
+  for (; c + 16 <= n; c += 16) {
+    const f32x16 v = load(x + c);
+    check = fma(v, zero(), check);  // NaN or infinity times 0 is NaN and stays
+    if (!any(v >= least)) continue;
+    for (int32_t i = c; i < c + 16; i++) if (x[i] >= least.v[0][0]) offer_value(top, x[i], first_id + i);
+    least = splat(limit());
+  }
+  float bad = reduce_add(check);
+  for (; c < n; c++) {
+    bad += x[c] * 0.0f;
+    offer_value(top, x[c], first_id + c);
+  }
+  top->finite = top->finite && bad == 0.0f;
+}
 
 // exp of x <= 0; 0 at and below -708.
 PAGODA_INLINE f64n exact_exp(f64n x) {

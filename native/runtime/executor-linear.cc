@@ -29,7 +29,7 @@ void Executor::linear_phase(Walker& walker, const Phase& phase, const Step& step
       const Op &activation = plan_.ops[phase.last], &first = plan_.ops[phase.first], &last = plan_.ops[phase.last - 1];
       const bool in_order = first.out == activation.in;
       const GemmArgs gate = linear_args(in_order ? first : last, num_rows), up = linear_args(in_order ? last : first, num_rows);
-      gemm.add_activated(gate, activation.kind == OpKind::GatedActivation ? &up : nullptr, num_threads, walker.tile);
+      gemm.add_tiled(gate, activation.kind == OpKind::GatedActivation ? &up : nullptr, num_threads, walker.tile);
       gemm.run(*kernels_, claims, walker.scratch, [&](size_t, const GemmArgs& item) { activate_item(phase, item, walker.tile); });
       break;
     }
@@ -37,6 +37,14 @@ void Executor::linear_phase(Walker& walker, const Phase& phase, const Step& step
       for (int32_t i = phase.first; i < phase.last; i++) gemm.add(linear_args(plan_.ops[i], num_rows), num_threads, plan_.kv.head_dim / kPanelRows);
       gemm.run(*kernels_, claims, walker.scratch, [&](size_t job, const GemmArgs& item) { finish_heads(phase, plan_.ops[phase.first + static_cast<int32_t>(job)], step, item); });
       break;
+    case Tail::Best:
+      if (clear_top_logits(walker.thread)) {
+        const Op& product = plan_.ops[phase.first];
+        gemm.add_tiled(linear_args(product, num_rows), nullptr, num_threads, walker.tile);
+        gemm.run(*kernels_, claims, walker.scratch, [&](size_t, const GemmArgs& item) { keep_top_logits(product, item, walker); });
+        break;
+      }
+      [[fallthrough]];
     default:
       for (int32_t i = phase.first; i < phase.last; i++) gemm.add(linear_args(plan_.ops[i], num_rows), num_threads);
       gemm.run(*kernels_, claims, walker.scratch);

@@ -6,8 +6,6 @@
 #include <cstring>
 #include <stdexcept>
 
-#include "runtime/rescore.h"
-
 namespace pagoda {
 namespace {
 
@@ -73,6 +71,8 @@ void Executor::allocate_buffers() {
   }
   scratch_floats_ = (scratch_floats_ + 63) / 64 * 64 + kGemmTileFloats;
   scratch_ = AlignedBuffer(scratch_floats_ * sizeof(float) * pool_->num_threads());
+  for (const Phase& phase : plan_.phases) if (phase.tail == Tail::Best) logits_product_ = &plan_.ops[phase.first];
+  if (logits_product_ != nullptr) top_logits_.resize(static_cast<size_t>(pool_->num_threads()) * plan_.limits.logit_rows);
   moe_.allocate(plan_, *weights_, *kernels_, plan_.int8);
   token_ids_.resize(max_tokens);
   position_.resize(max_tokens);
@@ -160,8 +160,9 @@ void Executor::collect_logit_rows(Step& step) {
     const int32_t end = in.token_start[s + 1];
     const int32_t first_sampled = end - in.samples[s];
     const bool all = in.logit_rows[s] == 2;
+    const int32_t num_top = logits_out_ || in.samples[s] == 0 ? 0 : num_top_logits(in.slot[s]);
     for (int32_t t = all ? in.token_start[s] : first_sampled; t < end; t++) {
-      LogitRow row{s, t, -1, -1, t + 1 < end ? token_ids_[t + 1] : -1};
+      LogitRow row{s, t, -1, -1, t + 1 < end ? token_ids_[t + 1] : -1, 0};
       if (t >= first_sampled) row.result = step.out.row_start[s] + (t - first_sampled);
       if (all && !logits_out_ && sampler_->wants_prompt_logprobs(in.slot[s])) {
         const int32_t next = sampler_->prompt_token(in.slot[s], position_[t] + 1);
@@ -177,6 +178,7 @@ void Executor::collect_logit_rows(Step& step) {
           prompt.top_logprobs.clear();
         }
       }
+      if (row.result >= 0 && row.prompt_row < 0) row.num_top = num_top;
       if (row.result >= 0 || row.prompt_row >= 0 || logits_out_) logit_rows_.push_back(row);
     }
   }
@@ -263,7 +265,7 @@ void Executor::run_phase(Walker& walker, Step& step, const Phase& phase) {
   const double started = walker.thread == 0 ? now() : 0;
   const double serial_before = walker.serial;
   double* bucket = &walker.rows;
-  switch (op.kind) {
+  switch (phase.tail == Tail::Sample ? OpKind::Sample : op.kind) {
     case OpKind::Linear:
       linear_phase(walker, phase, step, num_rows);
       bucket = &walker.linear;
@@ -277,7 +279,7 @@ void Executor::run_phase(Walker& walker, Step& step, const Phase& phase) {
       bucket = &walker.linear;
       break;
     case OpKind::Sample:
-      sample_phase(walker, op, step);
+      sample_phase(walker, phase, step);
       bucket = &walker.sampling;
       break;
     default:
@@ -324,52 +326,11 @@ void Executor::row_op(const Op& op, const Step& step, int32_t r, float* scratch)
       std::memcpy(row(op.out, cols, r), row(op.in, cols, logit_rows_[chunk_first_ + r].token), sizeof(float) * cols);
       return;
     case OpKind::Rescore:
-      return rescore(*kernels_, weights_->matrix(op.weight).parts[0], row(op.in, cols, r), op.bias >= 0 ? weights_->vector(op.bias) : nullptr, row(op.out, plan_.vocab_size, r), scratch);
+      return rescore(*kernels_, logit_source(op, r, scratch), row(op.out, plan_.vocab_size, r));
     case OpKind::Softcap:
       return kernels_->softcap(row(op.in, cols, r), cols, op.cap);
     default:
       return;
-  }
-}
-
-void Executor::sample_phase(Walker& walker, const Op& op, Step& step) {
-  for_rows(walker, chunk_rows_, [&](int32_t r) {
-    const LogitRow& info = logit_rows_[chunk_first_ + r];
-    float* logits = row(op.in, op.cols, r);
-    if (logits_out_) {
-      std::memcpy(logits_out_->data() + static_cast<size_t>(position_[info.token]) * op.cols, logits, sizeof(float) * op.cols);
-      return;
-    }
-    try {
-      if (info.prompt_row >= 0 && !sampler_->score_prompt_token(walker.thread, step.in.slot[info.seq], logits, &step.out.prompt_rows[info.prompt_row])) {
-        step.out.faults[info.seq] = 1;
-      }
-      // What one row samples, the next has to know: whoever has the first row takes those after it, too.
-      if (info.result >= 0 && !samples_with_row_before(r)) sample_run(walker, op, step, r);
-    } catch (...) {  // out of memory: this sequence ends in an error, the others go on
-      step.out.faults[info.seq] = 1;
-      sampling_ended_[info.seq] = 1;
-    }
-  });
-}
-
-// Whether the row before samples for the same sequence.
-bool Executor::samples_with_row_before(int32_t chunk_row) const {
-  if (chunk_row == 0) return false;
-  const LogitRow* row = &logit_rows_[chunk_first_ + chunk_row];
-  return row[-1].seq == row->seq && row[-1].result >= 0;
-}
-
-// The rows of one sequence in this chunk, in order. A run that a chunk before began goes on only if it did not end there.
-void Executor::sample_run(Walker& walker, const Op& op, Step& step, int32_t chunk_row) {
-  const int32_t seq = logit_rows_[chunk_first_ + chunk_row].seq;
-  for (int32_t r = chunk_row; r < chunk_rows_ && !sampling_ended_[seq]; r++) {
-    const LogitRow& info = logit_rows_[chunk_first_ + r];
-    if (info.seq != seq) return;
-    SampledRow& out = step.out.rows[info.result];
-    const bool finite = sampler_->sample(walker.thread, step.in.slot[seq], row(op.in, op.cols, r), &out);
-    if (!finite) step.out.faults[seq] = 1;
-    sampling_ended_[seq] = !finite || out.token != info.draft;
   }
 }
 

@@ -14,6 +14,7 @@
 #include "runtime/memory.h"
 #include "runtime/moe.h"
 #include "runtime/plan.h"
+#include "runtime/rescore.h"
 #include "runtime/sampler.h"
 #include "runtime/step.h"
 #include "runtime/thread-pool.h"
@@ -48,6 +49,7 @@ class Executor {
     int32_t prompt_row;  // index of the prompt row it fills, or -1
     int32_t result;  // row of the results that its sample fills, or -1
     int32_t draft;   // the sequence's next token in the step: sampling goes on while it is the sampled one; -1 = none
+    int32_t num_top;  // only so many of its best logits are kept; 0 = all go to memory
   };
 
   Claims begin_phase(Walker& walker);
@@ -80,9 +82,17 @@ class Executor {
   void attend_shared_segment(const Phase& phase, const Step& step, const AttentionItem& item, int32_t kv_head, AttentionArgs& args);
   void end_segment(const Phase& phase, const Step& step, int32_t split, int32_t kv_head, float* scratch);
   void finish_attention(const Phase& phase, const AttentionTile& tile, int32_t kv_head);
-  void sample_phase(Walker& walker, const Op& op, Step& step);
+  int32_t num_top_logits(int32_t slot) const;
+  bool clear_top_logits(int thread);
+  void keep_top_logits(const Op& product, const GemmArgs& item, const Walker& walker);
+  void sample_phase(Walker& walker, const Phase& phase, Step& step);
   bool samples_with_row_before(int32_t chunk_row) const;
-  void sample_run(Walker& walker, const Op& op, Step& step, int32_t chunk_row);
+  void take_logits(const Walker& walker, const Phase& phase, Step& step, int32_t chunk_row);
+  bool sample_top(const Walker& walker, const Phase& phase, Step& step, int32_t chunk_row);
+  TopValues& join_top_logits(int32_t chunk_row);
+  void make_logits(int32_t chunk_row, float* scratch);
+  float* finish_logits(const Walker& walker, const Phase& phase, const Step& step, int32_t chunk_row);
+  LogitSource logit_source(const Op& rescore, int32_t chunk_row, float* scratch) const;
   void moe_phase(Walker& walker, const Op& op, int32_t num_rows);
   void gather_expert_rows(Walker& walker, const Op& op, int32_t num_rows);
   void add_expert_products(const Op& op, int32_t num_rows, bool down);
@@ -127,6 +137,8 @@ class Executor {
   const uint8_t* step_kv_override_ = nullptr;  // the private cache of run_logits
   GemmPhase gemm_;                              // of the experts, filled by thread 0
   std::vector<GemmPhase> thread_gemm_;          // of plain products, filled by each thread for itself
+  const Op* logits_product_ = nullptr;          // where rows may do with their best logits
+  std::vector<TopValues> top_logits_;           // [threads][logit_rows] the best of those that a thread has made
   QuantizedRows moe_q_[4];                      // expert input, expert hidden, shared input, shared hidden
   std::vector<float>* logits_out_ = nullptr;
   std::unique_ptr<std::atomic<int64_t>[]> counters_;  // of three phases in turn, kClaimStride per thread

@@ -94,8 +94,17 @@ bool is_attention_and_form(const Plan& plan, const Phase& attention, const Phase
   return op.num_heads / plan.kv.num_kv_heads * op.head_dim % 32 == 0 && form.cols == op.num_heads * op.head_dim;
 }
 
+// The output layer, if sampling reads its columns as they are, but for a rescore.
+bool makes_logits(const Plan& plan, const Phase& product, const Phase& sampling) {
+  const Op &op = plan.ops[product.first], &sample = plan.ops.back();
+  if (op.kind != OpKind::Linear || op.accumulate || product.last - product.first != 1 || op.out != sample.in) return false;
+  if (sampling.tail != Tail::Sample) return plan.ops[sampling.first].kind == OpKind::Sample;
+  return sampling.last - sampling.first == 1 && plan.ops[sampling.first].kind == OpKind::Rescore;
+}
+
 Tail tail_of(const Plan& plan, const Phase& before, const Phase& after) {
   if (before.per_logit_row != after.per_logit_row || !keeps_inputs(plan, before, after)) return Tail::None;
+  if (plan.ops[after.first].kind == OpKind::Sample) return is_row_op(plan.ops[before.first].kind) ? Tail::Sample : Tail::None;
   if (is_attention_and_form(plan, before, after)) return Tail::Form;
   if (!all_linear(plan, before)) return Tail::None;
   return is_activated(plan, before, after) ? Tail::Activation : is_by_heads(plan, before, after) ? Tail::Heads : Tail::None;
@@ -112,6 +121,11 @@ void fuse_phases(Plan& plan) {
     if (phase.tail != Tail::None) phase.tail_last = plan.phases[++p].last;
     fused.push_back(phase);
     if (!phase.per_logit_row) num_token_phases++;
+  }
+  if (fused.size() > 1 && makes_logits(plan, fused[fused.size() - 2], fused.back())) {
+    Phase& product = fused[fused.size() - 2];
+    product.tail = Tail::Best;
+    product.tail_last = product.last;
   }
   plan.phases = std::move(fused);
   plan.num_token_phases = num_token_phases;

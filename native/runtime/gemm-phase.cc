@@ -39,7 +39,7 @@ void GemmPhase::add(const GemmArgs& args, int num_threads, int32_t unit_panels) 
   add_job(job, num_threads, unit_panels);
 }
 
-void GemmPhase::add_activated(const GemmArgs& args, const GemmArgs* up, int num_threads, float* tile) {
+void GemmPhase::add_tiled(const GemmArgs& args, const GemmArgs* up, int num_threads, float* tile) {
   GemmJob job;
   job.args = args;
   job.up = up;

@@ -31,7 +31,7 @@ class GemmPhase {
   // Items are whole multiples of `unit_panels` panels.
   void add(const GemmArgs& args, int num_threads, int32_t unit_panels = 1);
   // Items whose results stay with the thread that goes on with them: `tile` has kGemmTileFloats.
-  void add_activated(const GemmArgs& args, const GemmArgs* up, int num_threads, float* tile);
+  void add_tiled(const GemmArgs& args, const GemmArgs* up, int num_threads, float* tile);
   // Every thread calls it; returns when nothing is left to claim. `after` gets the index of the job and the arguments of the item.
   template <typename F>
   void run(const Kernels& kernels, const Claims& claims, float* scratch, F after) const {

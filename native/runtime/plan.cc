@@ -12,8 +12,6 @@ size_t KvSpec::head_bytes() const {
 
 namespace {
 
-bool is_row_op(OpKind kind) { return kind <= OpKind::Softcap; }
-
 class Checker {
  public:
   Checker(const Plan& plan, const WeightStore& weights, const Kernels& kernels) : plan_(plan), weights_(weights), kernels_(kernels) {}

@@ -16,6 +16,7 @@ enum class OpKind : int32_t {
   Linear, Attention, Moe, Sample,
 };
 constexpr int kNumOpKinds = 17;
+inline bool is_row_op(OpKind kind) { return kind <= OpKind::Softcap; }
 
 // One activation buffer: rows [capacity, cols] of one form. T buffers have max_tokens rows, R buffers (rows that need logits)
 // `logit_rows`.
@@ -78,6 +79,8 @@ enum class Tail : uint8_t {
   Activation,  // products: activation of gate and up, and the form of the next product
   Heads,       // products: norm and rotation of heads, keys and values into the cache
   Form,        // attention: the form of the next product
+  Best,        // the output layer: the best logits of rows that need no others
+  Sample,      // rows: the choice of the token
 };
 
 struct Phase {

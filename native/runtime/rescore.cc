@@ -5,27 +5,6 @@
 namespace pagoda {
 namespace {
 
-constexpr int kRescored = 4;
-constexpr int32_t kChunk = 256;
-
-// The largest values seen so far, best first; of equal values the lower id.
-struct Best {
-  int32_t ids[kRescored];
-  float values[kRescored];
-  int count = 0;
-
-  void offer(int32_t id, float value) {
-    if (count == kRescored && !(value > values[count - 1])) return;
-    int at = count < kRescored ? count++ : count - 1;
-    for (; at > 0 && value > values[at - 1]; at--) {
-      ids[at] = ids[at - 1];
-      values[at] = values[at - 1];
-    }
-    ids[at] = id;
-    values[at] = value;
-  }
-};
-
 // In 16 lanes of double precision: the same sum on every instruction set.
 float dot(const float* a, const float* b, int32_t n) {
   double lanes[16] = {};
@@ -36,28 +15,30 @@ float dot(const float* a, const float* b, int32_t n) {
   return static_cast<float>(lanes[0]);
 }
 
+float logit_of(const Kernels& kernels, const LogitSource& source, int32_t id) {
+  kernels.dequantize_row(source.weight, id, source.scratch);
+  return dot(source.scratch, source.x, source.weight->cols) + (source.bias != nullptr ? source.bias[id] : 0.0f);
+}
+
 }  // namespace
 
-void rescore(const Kernels& kernels, const PackedWeight& weight, const float* x, const float* bias, float* logits, float* scratch) {
-  // The best values lie in the chunks with the best maxima: one vector pass, then a look into a few chunks.
-  Best chunks;
-  for (int32_t first = 0; first < weight.rows; first += kChunk) {
-    float max;
-    int32_t argmax;
-    bool finite;
-    kernels.row_max(logits + first, std::min(kChunk, weight.rows - first), &max, &argmax, &finite);
-    if (!finite) return;
-    chunks.offer(first, max);
-  }
-  std::sort(chunks.ids, chunks.ids + chunks.count);
-  Best best;
-  for (int c = 0; c < chunks.count; c++) {
-    const int32_t end = std::min(chunks.ids[c] + kChunk, weight.rows);
-    for (int32_t id = chunks.ids[c]; id < end; id++) best.offer(id, logits[id]);
-  }
-  for (int i = 0; i < best.count; i++) {
-    kernels.dequantize_row(&weight, best.ids[i], scratch);
-    logits[best.ids[i]] = dot(scratch, x, weight.cols) + (bias != nullptr ? bias[best.ids[i]] : 0.0f);
+void rescore(const Kernels& kernels, const LogitSource& source, float* logits) {
+  TopValues best;
+  clear_top(&best, kRescored);
+  kernels.keep_top(logits, source.weight->rows, 0, &best);
+  if (!best.finite) return;
+  for (int32_t i = 0; i < best.count; i++) logits[best.ids[i]] = logit_of(kernels, source, best.ids[i]);
+}
+
+void rescore(const Kernels& kernels, const LogitSource& source, TopValues* best) {
+  if (!best->finite) return;
+  const TopValues before = *best;
+  const int32_t num_rescored = std::min(kRescored, before.count);
+  clear_top(best, before.capacity);
+  for (int32_t i = 0; i < before.count; i++) {
+    const float value = i < num_rescored ? logit_of(kernels, source, before.ids[i]) : before.values[i];
+    best->finite = best->finite && value * 0.0f == 0.0f;
+    offer_value(best, value, before.ids[i]);
   }
 }
 

@@ -3,11 +3,24 @@
 // cost nothing beside the whole vocabulary.
 #pragma once
 #include "ops/kernels.h"
+#include "ops/top-values.h"
 
 namespace pagoda {
 
-// logits[token] of the four largest = weight row of the token times x [weight.cols], plus bias. `scratch`: weight.cols floats.
-// A row that is not finite stays as it is: the sampler reports it.
-void rescore(const Kernels& kernels, const PackedWeight& weight, const float* x, const float* bias, float* logits, float* scratch);
+constexpr int32_t kRescored = 4;
+
+// What one row's logits are made of: weight row of the token times x [weight->cols], plus bias (or null). `scratch`: weight->cols floats.
+struct LogitSource {
+  const PackedWeight* weight;
+  const float *x, *bias;
+  float* scratch;
+};
+
+// Replaces the kRescored largest logits, of equal ones those with the lower ids. A row that is not finite stays as it is: the sampler
+// reports it.
+void rescore(const Kernels& kernels, const LogitSource& source, float* logits);
+
+// The same for a row of which the best logits are known, all or at least kRescored of them, and orders those anew.
+void rescore(const Kernels& kernels, const LogitSource& source, TopValues* best);
 
 }  // namespace pagoda

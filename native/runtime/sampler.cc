@@ -125,6 +125,10 @@ double kth_largest(const std::vector<double>& x, int32_t k, std::vector<double>&
   return heap.front();
 }
 
+void sort_by_token(std::vector<Kept>& kept) {
+  std::sort(kept.begin(), kept.end(), [](const Kept& a, const Kept& b) { return a.token < b.token; });
+}
+
 bool better(const Kept& a, const Kept& b) { return a.x > b.x || (a.x == b.x && a.token > b.token); }
 
 // Cuts `sorted` (best first, of equal values the higher id first) where the weights before a token reach the goal; false when it
@@ -152,6 +156,14 @@ void keep_nucleus(double goal, ForEach for_each, std::vector<Kept>& sorted) {
     std::sort(sorted.begin(), sorted.end(), better);
     if (cut_nucleus(sorted, goal) || limit == 0) return;
   }
+}
+
+// The same of the kept tokens, which stay in order of id.
+void keep_nucleus_of_kept(double top_p, SamplerScratch& scratch) {
+  const double goal = top_p * chunked_sum(scratch.kept);
+  keep_nucleus(goal, [&](auto take) { for (const Kept& k : scratch.kept) take(k); }, scratch.sorted);
+  scratch.kept.assign(scratch.sorted.begin(), scratch.sorted.end());
+  sort_by_token(scratch.kept);
 }
 
 }  // namespace
@@ -225,14 +237,15 @@ int32_t Sampler::last_resort(const Slot& slot, const float* logits) const {
   return best;
 }
 
+double Sampler::weigh(double x, double max, double temperature) const {
+  double weight = 0;
+  kernels_->exact_weights(&x, 1, max, temperature, &weight);
+  return weight;
+}
+
 bool Sampler::filter(const SamplingSpec& sampling, double temperature, double max, SamplerScratch& scratch) const {
   const std::vector<double>& x = scratch.x;
   std::vector<Kept>& kept = scratch.kept;
-  const auto weigh = [&](double value) {
-    double weight = 0;
-    kernels_->exact_weights(&value, 1, max, temperature, &weight);
-    return weight;
-  };
   const bool uses_top_k = sampling.top_k > 0 && sampling.top_k < vocab_size_;
   bool sparse = false;
   if (sampling.min_p > 0) {
@@ -241,7 +254,7 @@ bool Sampler::filter(const SamplingSpec& sampling, double temperature, double ma
     kept.clear();
     for (int32_t token = 0; token < vocab_size_; token++) {
       if (x[token] < bound) continue;
-      const double weight = weigh(x[token]);
+      const double weight = weigh(x[token], max, temperature);
       if (!(weight < sampling.min_p) && x[token] > kMinusInfinity) kept.push_back({token, x[token], weight});
     }
     sparse = true;
@@ -256,23 +269,22 @@ bool Sampler::filter(const SamplingSpec& sampling, double temperature, double ma
     const double limit = kth_largest(x, sampling.top_k, scratch.heap);
     kept.clear();
     for (int32_t token = 0; token < vocab_size_; token++) {
-      if (x[token] >= limit && x[token] > kMinusInfinity) kept.push_back({token, x[token], weigh(x[token])});
+      if (x[token] >= limit && x[token] > kMinusInfinity) kept.push_back({token, x[token], weigh(x[token], max, temperature)});
     }
     sparse = true;
   }
   if (!sparse) kernels_->exact_weights(x.data(), vocab_size_, max, temperature, scratch.weights.data());
   if (!(sampling.top_p < 1)) return sparse;
   if (sparse) {
-    const double goal = sampling.top_p * chunked_sum(kept);
-    keep_nucleus(goal, [&](auto take) { for (const Kept& k : kept) take(k); }, scratch.sorted);
+    keep_nucleus_of_kept(sampling.top_p, scratch);
   } else {
     const double goal = sampling.top_p * chunked_sum(scratch.weights.data(), vocab_size_);
     keep_nucleus(goal, [&](auto take) {
       for (int32_t token = 0; token < vocab_size_; token++) take(Kept{token, x[token], scratch.weights[token]});
     }, scratch.sorted);
+    kept.assign(scratch.sorted.begin(), scratch.sorted.end());
+    sort_by_token(kept);
   }
-  kept.assign(scratch.sorted.begin(), scratch.sorted.end());
-  std::sort(kept.begin(), kept.end(), [](const Kept& a, const Kept& b) { return a.token < b.token; });
   return true;
 }
 
@@ -311,6 +323,39 @@ int32_t Sampler::choose_random(const Slot& slot, double max, SamplerScratch& scr
   const double temperature = std::max(slot.sampling.temperature, kMinTemperature);
   if (filter(slot.sampling, temperature, max, scratch)) return choose_sparse(scratch.kept, u);
   return choose_dense(scratch.weights.data(), vocab_size_, u);
+}
+
+int32_t Sampler::num_best(int32_t slot_index) const {
+  const Slot& slot = *slots_[slot_index];
+  const SamplingSpec& sampling = slot.sampling;
+  if (sampling.num_logprobs != -2 || !slot.is_plain()) return 0;
+  if (sampling.temperature < kGreedyTemperature) return 1;
+  // min_p comes before top-k.
+  const bool is_top_k = sampling.top_k > 0 && sampling.top_k < vocab_size_ && !(sampling.min_p > 0);
+  return is_top_k && sampling.top_k <= kMaxBestK ? sampling.top_k + kTieRoom : 0;
+}
+
+bool Sampler::sample_best(int thread, int32_t slot_index, const TopValues& best, float others, SampledRow* out) {
+  Slot& slot = *slots_[slot_index];
+  const SamplingSpec& sampling = slot.sampling;
+  int32_t token = best.ids[0];
+  if (sampling.temperature >= kGreedyTemperature) {
+    // What is equal to the last of the k stays, too.
+    const float limit = best.values[sampling.top_k - 1];
+    if (!(limit > others)) return false;
+    SamplerScratch& scratch = scratch_[thread];
+    const double temperature = std::max(sampling.temperature, kMinTemperature);
+    scratch.kept.clear();
+    for (int32_t i = 0; i < best.count && best.values[i] >= limit; i++) {
+      scratch.kept.push_back({best.ids[i], best.values[i], weigh(best.values[i], best.values[0], temperature)});
+    }
+    sort_by_token(scratch.kept);
+    if (sampling.top_p < 1) keep_nucleus_of_kept(sampling.top_p, scratch);
+    token = choose_sparse(scratch.kept, random_uniform(sampling.seed, static_cast<uint64_t>(slot.num_outputs())));
+  }
+  slot.tokens.push_back(token);
+  out->token = token;
+  return true;
 }
 
 bool Sampler::sample(int thread, int32_t slot_index, const float* logits, SampledRow* out) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ops/kernels.h"
+#include "ops/top-values.h"
 #include "runtime/step.h"
 
 namespace pagoda {
@@ -33,6 +34,9 @@ struct SlotInit {
   int32_t num_prompt_tokens = 0;
   SamplingSpec sampling;
 };
+
+// Up to this k, top-k sampling looks at the best logits alone: k of them, and room for some that are equal to the last.
+constexpr int32_t kMaxBestK = 64, kTieRoom = 8;
 
 // A token that is still in the race: its adjusted logit and unnormalised probability.
 struct Kept {
@@ -63,6 +67,11 @@ class Sampler {
     return position < slots_[slot]->num_prompt_tokens ? slots_[slot]->tokens[position] : -1;
   }
 
+  // How many of the best logits choose the next tokens of `slot`, now and for the rest of its output; 0 = it takes all logits.
+  int32_t num_best(int32_t slot) const;
+  // As `sample`, from the num_best (or more) best logits, which are finite; the other logits are not above `others`. False when they do
+  // not suffice: others may be equal to the last one that top-k keeps. Then nothing has happened.
+  bool sample_best(int thread, int32_t slot, const TopValues& best, float others, SampledRow* out);
   // Chooses the next token of `slot` from its logits and remembers it; false when the logits are not finite.
   bool sample(int thread, int32_t slot, const float* logits, SampledRow* out);
   // Logprob, rank and alternatives of a known token; false when the logits are not finite.
@@ -85,6 +94,7 @@ class Sampler {
   int32_t last_resort(const Slot& slot, const float* logits) const;
   int32_t choose_plain(const float* logits, double max, double temperature, double u, SamplerScratch& scratch) const;
   int32_t choose_random(const Slot& slot, double max, SamplerScratch& scratch) const;
+  double weigh(double x, double max, double temperature) const;
   // The kept tokens in order of id, weights included; false when no filter applies and all of `x` is kept.
   bool filter(const SamplingSpec& sampling, double temperature, double max, SamplerScratch& scratch) const;
   double log_sum_exp(const float* logits, float max, SamplerScratch& scratch) const;
