@@ -28,7 +28,7 @@ const SPECULATION: SpeculativeConfig = {
   disable_by_batch_size: 64,
 };
 
-/** Lengths 1 to 600; a third of the prompts share a long prefix; half are sampled with a seed, some with every filter on. */
+/** Lengths 1 to 600; a third of the prompts share a long prefix; half are sampled with a seed, some with every filter on; two fifths without logprobs. */
 function mixedRequests(vocabSize: number): CheckRequest[] {
   const source = new RandomSource(2026, 'determinism');
   const random = () => source.uniform();
@@ -43,6 +43,7 @@ function mixedRequests(vocabSize: number): CheckRequest[] {
       temperature: 0.7 + random() * 0.6,
       seed: BigInt(i) * 7919n,
       ...(i % 4 === 1 ? { topK: 40, topP: 0.9, minP: 0.01 } : {}),
+      ...(i % 8 === 7 ? { topK: 20, topP: 0.9 } : {}),
       ...(i % 8 === 3 ? { repetitionPenalty: 1.2, presencePenalty: 0.3, frequencyPenalty: 0.2 } : {}),
     };
     return {
@@ -51,7 +52,7 @@ function mixedRequests(vocabSize: number): CheckRequest[] {
         ...(i % 2 === 0 ? { temperature: 0 } : sampled),
         maxTokens: 8 + Math.floor(random() * 120),
         ignoreEos: true,
-        logprobs: i % 5 === 0 ? 5 : 0,
+        logprobs: [5, 0, 0, null, null][i % 5],
       },
     };
   });
