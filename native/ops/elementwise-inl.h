@@ -142,42 +142,6 @@ static void rope(float* x, int32_t num_heads, int32_t head_dim, int32_t rotary_d
   }
 }
 
-// Largest and sum in two passes; `finite` is false when any value is NaN or infinite.
-static void row_max(const float* x, int32_t n, float* max_out, int32_t* argmax, bool* finite) {
-  f32x16 best[4], check[4];
-  for (int i = 0; i < 4; i++) {
-    best[i] = splat(x[0]);
-    check[i] = zero();
-  }
-  int32_t c = 0;
-  for (; c + 64 <= n; c += 64) {
-    PAGODA_UNROLL for (int i = 0; i < 4; i++) {
-      const f32x16 v = load(x + c + i * 16);
-      best[i] = max(best[i], v);
-      check[i] = fma(v, zero(), check[i]);  // NaN or infinity times 0 is NaN and stays
-    }
-  }
-  float m = reduce_max(max(max(best[0], best[1]), max(best[2], best[3])));
-  float bad = reduce_add((check[0] + check[1]) + (check[2] + check[3]));
-  for (; c < n; c++) {
-    m = x[c] > m ? x[c] : m;
-    bad += x[c] * 0.0f;
-  }
-  *finite = bad == 0.0f;
-  *max_out = m;
-  *argmax = 0;
-  const f32x16 wanted = splat(m);
-  for (c = 0; c + 16 <= n; c += 16) {
-    if (any(load(x + c) == wanted)) break;
-  }
-  for (; c < n; c++) {
-    if (x[c] == m) {
-      *argmax = c;
-      return;
-    }
-  }
-}
-
 static void fill_elementwise(Kernels& kernels) {
   kernels.rms_norm = rms_norm;
   kernels.layer_norm = layer_norm;
@@ -186,7 +150,6 @@ static void fill_elementwise(Kernels& kernels) {
   kernels.add = add;
   kernels.softcap = softcap;
   kernels.rope = rope;
-  kernels.row_max = row_max;
   kernels.keep_top = keep_top;
   kernels.exact_weights = exact_weights;
   kernels.weight_sums = weight_sums;

@@ -97,8 +97,6 @@ struct Kernels {
   bool (*has_bf16_attention)();
   // Merges partial results of attention over `num_segments` segments, in order (attention.h).
   void (*merge_attention)(const AttentionArgs* args, int32_t num_segments);
-  // Largest value of a logits row, its first position, and whether all values are finite.
-  void (*row_max)(const float* x, int32_t n, float* max, int32_t* argmax, bool* finite);
   // Offers n values, of the ids from `first_id` on, to the best ones seen so far.
   void (*keep_top)(const float* x, int32_t n, int32_t first_id, TopValues* top);
   // weights[i] = exp((x[i] - max) / temperature) in double precision, the same bits on every instruction set (sampling-inl.h).

@@ -38,13 +38,10 @@ void Executor::linear_phase(Walker& walker, const Phase& phase, const Step& step
       gemm.run(*kernels_, claims, walker.scratch, [&](size_t job, const GemmArgs& item) { finish_heads(phase, plan_.ops[phase.first + static_cast<int32_t>(job)], step, item); });
       break;
     case Tail::Best:
-      if (clear_top_logits(walker.thread)) {
-        const Op& product = plan_.ops[phase.first];
-        gemm.add_tiled(linear_args(product, num_rows), nullptr, num_threads, walker.tile);
-        gemm.run(*kernels_, claims, walker.scratch, [&](size_t, const GemmArgs& item) { keep_top_logits(product, item, walker); });
-        break;
-      }
-      [[fallthrough]];
+      for (int32_t r = 0; r < num_rows; r++) clear_top(top_logits(walker.thread) + r, logit_rows_[chunk_first_ + r].num_top);
+      gemm.add_tiled(linear_args(plan_.ops[phase.first], num_rows), nullptr, num_threads, walker.tile);
+      gemm.run(*kernels_, claims, walker.scratch, [&](size_t, const GemmArgs& item) { keep_top_logits(plan_.ops[phase.first], item, walker); });
+      break;
     default:
       for (int32_t i = phase.first; i < phase.last; i++) gemm.add(linear_args(plan_.ops[i], num_rows), num_threads);
       gemm.run(*kernels_, claims, walker.scratch);

@@ -49,7 +49,8 @@ class Executor {
     int32_t prompt_row;  // index of the prompt row it fills, or -1
     int32_t result;  // row of the results that its sample fills, or -1
     int32_t draft;   // the sequence's next token in the step: sampling goes on while it is the sampled one; -1 = none
-    int32_t num_top;  // only so many of its best logits are kept; 0 = all go to memory
+    int32_t num_top;  // how many of its best logits are kept
+    bool in_memory;   // all of its logits are wanted
   };
 
   Claims begin_phase(Walker& walker);
@@ -82,16 +83,14 @@ class Executor {
   void attend_shared_segment(const Phase& phase, const Step& step, const AttentionItem& item, int32_t kv_head, AttentionArgs& args);
   void end_segment(const Phase& phase, const Step& step, int32_t split, int32_t kv_head, float* scratch);
   void finish_attention(const Phase& phase, const AttentionTile& tile, int32_t kv_head);
-  int32_t num_top_logits(int32_t slot) const;
-  bool clear_top_logits(int thread);
+  TopValues* top_logits(int thread) { return top_logits_.data() + static_cast<size_t>(thread) * plan_.limits.logit_rows; }
   void keep_top_logits(const Op& product, const GemmArgs& item, const Walker& walker);
   void sample_phase(Walker& walker, const Phase& phase, Step& step);
   bool samples_with_row_before(int32_t chunk_row) const;
   void take_logits(const Walker& walker, const Phase& phase, Step& step, int32_t chunk_row);
-  bool sample_top(const Walker& walker, const Phase& phase, Step& step, int32_t chunk_row);
-  TopValues& join_top_logits(int32_t chunk_row);
+  float best_logits(const Walker& walker, const Phase& phase, const Step& step, int32_t chunk_row, TopValues* best);
+  void join_top_logits(int32_t chunk_row, TopValues* best);
   void make_logits(int32_t chunk_row, float* scratch);
-  float* finish_logits(const Walker& walker, const Phase& phase, const Step& step, int32_t chunk_row);
   LogitSource logit_source(const Op& rescore, int32_t chunk_row, float* scratch) const;
   void moe_phase(Walker& walker, const Op& op, int32_t num_rows);
   void gather_expert_rows(Walker& walker, const Op& op, int32_t num_rows);
@@ -137,7 +136,8 @@ class Executor {
   const uint8_t* step_kv_override_ = nullptr;  // the private cache of run_logits
   GemmPhase gemm_;                              // of the experts, filled by thread 0
   std::vector<GemmPhase> thread_gemm_;          // of plain products, filled by each thread for itself
-  const Op* logits_product_ = nullptr;          // where rows may do with their best logits
+  const Op* logits_product_ = nullptr;          // whose items keep the best logits
+  bool rescores_best_ = false;                  // some of them are computed once more
   std::vector<TopValues> top_logits_;           // [threads][logit_rows] the best of those that a thread has made
   QuantizedRows moe_q_[4];                      // expert input, expert hidden, shared input, shared hidden
   std::vector<float>* logits_out_ = nullptr;

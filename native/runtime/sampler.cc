@@ -358,14 +358,11 @@ bool Sampler::sample_best(int thread, int32_t slot_index, const TopValues& best,
   return true;
 }
 
-bool Sampler::sample(int thread, int32_t slot_index, const float* logits, SampledRow* out) {
+void Sampler::sample(int thread, int32_t slot_index, const float* logits, const TopValues& best, SampledRow* out) {
   Slot& slot = *slots_[slot_index];
   SamplerScratch& scratch = scratch_[thread];
-  float max = 0;
-  int32_t token = 0;
-  bool finite = true;
-  kernels_->row_max(logits, vocab_size_, &max, &token, &finite);
-  if (!finite) return false;
+  const float max = best.values[0];
+  int32_t token = best.ids[0];
   const SamplingSpec& sampling = slot.sampling;
   const bool greedy = sampling.temperature < kGreedyTemperature;
   const bool filters = sampling.min_p > 0 || sampling.top_p < 1 || (sampling.top_k > 0 && sampling.top_k < vocab_size_);
@@ -377,33 +374,26 @@ bool Sampler::sample(int thread, int32_t slot_index, const float* logits, Sample
     scratch.weights.resize(vocab_size_);
     adjust(slot, logits, scratch.x.data());
     // The lowest id of the largest value.
-    const auto best = std::max_element(scratch.x.begin(), scratch.x.end());
-    if (*best == kMinusInfinity) token = last_resort(slot, logits);
-    else token = greedy ? static_cast<int32_t>(best - scratch.x.begin()) : choose_random(slot, *best, scratch);
+    const auto adjusted = std::max_element(scratch.x.begin(), scratch.x.end());
+    if (*adjusted == kMinusInfinity) token = last_resort(slot, logits);
+    else token = greedy ? static_cast<int32_t>(adjusted - scratch.x.begin()) : choose_random(slot, *adjusted, scratch);
   }
   slot.tokens.push_back(token);
   if (slot.has_penalties) slot.counts[token]++;
   out->token = token;
-  if (slot.sampling.num_logprobs == -2) return true;
+  if (slot.sampling.num_logprobs == -2) return;
   const double lse = log_sum_exp(logits, max, scratch);
   out->logprob = static_cast<float>(logits[token] - lse);
   out->rank = 1 + static_cast<int32_t>(std::count_if(logits, logits + vocab_size_, [&](float l) { return l > logits[token]; }));
   best_tokens(logits, slot.sampling.num_logprobs, lse, scratch, &out->top_tokens, &out->top_logprobs);
-  return true;
 }
 
-bool Sampler::score_prompt_token(int thread, int32_t slot_index, const float* logits, PromptRow* row) {
+void Sampler::score_prompt_token(int thread, int32_t slot_index, const float* logits, const TopValues& best, PromptRow* row) {
   SamplerScratch& scratch = scratch_[thread];
-  float max = 0;
-  int32_t argmax = 0;
-  bool finite = true;
-  kernels_->row_max(logits, vocab_size_, &max, &argmax, &finite);
-  if (!finite) return false;
-  const double lse = log_sum_exp(logits, max, scratch);
+  const double lse = log_sum_exp(logits, best.values[0], scratch);
   row->logprob = static_cast<float>(logits[row->token] - lse);
   row->rank = 1 + static_cast<int32_t>(std::count_if(logits, logits + vocab_size_, [&](float l) { return l > logits[row->token]; }));
   best_tokens(logits, slots_[slot_index]->sampling.num_prompt_logprobs, lse, scratch, &row->top_tokens, &row->top_logprobs);
-  return true;
 }
 
 double Sampler::log_sum_exp(const float* logits, float max, SamplerScratch& scratch) const {

@@ -67,15 +67,15 @@ class Sampler {
     return position < slots_[slot]->num_prompt_tokens ? slots_[slot]->tokens[position] : -1;
   }
 
+  // Logits are finite, and `best` has at least the best of them. `sample` chooses the next token of `slot` and remembers it;
+  // `score_prompt_token` gives logprob, rank and alternatives of a known token.
+  void sample(int thread, int32_t slot, const float* logits, const TopValues& best, SampledRow* out);
+  void score_prompt_token(int thread, int32_t slot, const float* logits, const TopValues& best, PromptRow* row);
   // How many of the best logits choose the next tokens of `slot`, now and for the rest of its output; 0 = it takes all logits.
   int32_t num_best(int32_t slot) const;
-  // As `sample`, from the num_best (or more) best logits, which are finite; the other logits are not above `others`. False when they do
-  // not suffice: others may be equal to the last one that top-k keeps. Then nothing has happened.
+  // As `sample`, from the num_best (or more) best logits alone; no other one is above `others`. False when they do not suffice, since
+  // others may be equal to the last one that top-k keeps; then nothing has happened.
   bool sample_best(int thread, int32_t slot, const TopValues& best, float others, SampledRow* out);
-  // Chooses the next token of `slot` from its logits and remembers it; false when the logits are not finite.
-  bool sample(int thread, int32_t slot, const float* logits, SampledRow* out);
-  // Logprob, rank and alternatives of a known token; false when the logits are not finite.
-  bool score_prompt_token(int thread, int32_t slot, const float* logits, PromptRow* row);
 
  private:
   struct Slot {
