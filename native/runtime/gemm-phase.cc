@@ -8,6 +8,7 @@ namespace {
 constexpr int32_t kRowsPerItem = 256;                // activations of an item stay in the second-level cache
 constexpr size_t kMinItemBytes = size_t{48} << 10;   // weights of an item: enough to stream
 constexpr size_t kMaxItemBytes = size_t{256} << 10;
+constexpr int32_t kSmallTileFloats = 8192;           // results of few rows stay in the first-level cache
 constexpr int32_t kItemsPerThread = 8;
 constexpr int32_t kTilePanels = 2;                   // the fastest tiles take that many panels together
 
@@ -56,7 +57,7 @@ void GemmPhase::add_job(GemmJob job, int num_threads, int32_t unit_panels) {
   const int32_t unit = unit_panels % kTilePanels == 0 ? unit_panels : num_panels % (unit_panels * kTilePanels) == 0 ? unit_panels * kTilePanels : unit_panels;
   const int32_t smallest = num_rows <= 4 ? static_cast<int32_t>(std::clamp<size_t>(kMinItemBytes / args.weight->panel_bytes, 1, 64)) : 1;
   int32_t largest = static_cast<int32_t>(std::clamp<size_t>(kMaxItemBytes / args.weight->panel_bytes, 1, 256));
-  if (job.tile != nullptr) largest = std::min(largest, kTileColsPerItem / kPanelRows);
+  if (job.tile != nullptr) largest = std::min(largest, std::max(kTileColsPerItem, kSmallTileFloats / num_rows) / kPanelRows);
   job.panels_per_item = choose_panels(num_panels, unit, std::min(smallest, largest), largest, num_threads);
   job.num_row_items = (num_rows + job.rows_per_item - 1) / job.rows_per_item;
   job.first_item = num_items_;

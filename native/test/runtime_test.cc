@@ -433,19 +433,19 @@ void test_steady_state(int num_threads) {
   waiter.wait();
   check(waiter.ok(), "the small model loads");
   if (!waiter.ok()) return;
-  constexpr int32_t kSeqs = 3;
+  constexpr int32_t kSeqs = 4;
   device.executor()->allocate_kv(1 + 4 * kMaxLength / kBlockSize);
   for (int32_t s = 0; s < kSeqs; s++) {
     SlotInit init;
     init.slot = s;
     init.tokens.assign(8, 7);
     init.num_prompt_tokens = 8;
-    init.sampling.temperature = s == 0 ? 0 : 0.8;  // greedy, random, random with filters
-    if (s == 2) {
+    init.sampling.temperature = s == 0 ? 0 : 0.8;  // greedy, random, random with filters from all logits and from the best ones
+    if (s >= 2) {
       init.sampling.top_k = 20;
       init.sampling.top_p = 0.9;
-      init.sampling.num_logprobs = 3;
     }
+    if (s == 2) init.sampling.num_logprobs = 3;
     device.queue_add(std::move(init));
   }
   int32_t computed = 0;

@@ -291,10 +291,10 @@ size_t resident_bytes() {
 }
 
 // Memory for logits is touched only where a row takes all of them.
-void test_memory() {
+void test_memory(bool int8) {
   if (resident_bytes() == 0) return;
   constexpr int32_t kRows = 32, kVocabulary = 65536;
-  LoadedModel loaded({"portable", 1, kVocabulary, kRows, kRows, false, kVocabulary, 0});
+  LoadedModel loaded({"portable", 1, kVocabulary, kRows, kRows, int8, kVocabulary, 0});
   for (int32_t s = 0; s < kRows; s++) {
     SamplingSpec sampling;
     sampling.temperature = s % 2 == 0 ? 0 : 1;
@@ -323,7 +323,7 @@ int main() {
   for (float spoilt : {kInfinity, -kInfinity, std::numeric_limits<float>::quiet_NaN()}) {
     for (int i = 0; i < 6; i++) test_equal_choices({"portable", 2, 300, 7, 64, i % 2 == 0, 300, spoilt});
   }
-  test_memory();
+  for (bool int8 : {false, true}) test_memory(int8);
   printf("%d passed, %d failed\n", passed, failed);
   return failed == 0 ? 0 : 1;
 }
