@@ -1,5 +1,5 @@
-// From the output layer to the token. Rows that need only their best logits keep those from the items of the product, while the columns
-// are in the cache: their logits never are in memory. Which thread made which columns makes no difference to what is best in the end.
+// From the output layer to the token. The items of the product keep the best logits of each row while the columns are in the cache; rows
+// that need no others never have logits in memory. Which thread made which columns makes no difference to what is best in the end.
 #include <algorithm>
 #include <cstring>
 #include <limits>

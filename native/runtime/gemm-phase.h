@@ -8,7 +8,7 @@
 
 namespace pagoda {
 
-// Rows and columns of an item whose results stay with its thread.
+// Rows and columns of an item whose results stay with its thread; with few rows it may have more columns.
 constexpr int32_t kTileRowsPerItem = 256, kTileColsPerItem = 128;
 constexpr size_t kGemmTileFloats = 2 * static_cast<size_t>(kTileRowsPerItem) * kTileColsPerItem;
 

@@ -79,7 +79,7 @@ enum class Tail : uint8_t {
   Activation,  // products: activation of gate and up, and the form of the next product
   Heads,       // products: norm and rotation of heads, keys and values into the cache
   Form,        // attention: the form of the next product
-  Best,        // the output layer: the best logits of rows that need no others
+  Best,        // the output layer: the best logits of each row
   Sample,      // rows: the choice of the token
 };
 
