@@ -7,12 +7,12 @@ namespace PAGODA_ISA_NAMESPACE {
 
 constexpr int kSubs = kAttentionTile / 16;  // runs of 16 tokens in a tile: never cut by a block border
 constexpr int kMaxTileRows = 6;
+// Runs of tokens, and vectors of columns, that a block of rows takes at once. Pairs with few rows take two: they are done so soon that four streams of
+// prefetches at a time come in bursts (docs/log.md).
 #ifdef PAGODA_ISA_AVX512
-constexpr int subs_at_once(int) { return 4; }
-constexpr int vectors_at_once(int) { return 4; }
+template <typename Kv> constexpr int at_once(int rows) { return Kv::kUnit > Kv::kParts && rows <= 4 ? 2 : 4; }
 #else
-constexpr int subs_at_once(int rows) { return rows <= 3 ? 2 : 1; }
-constexpr int vectors_at_once(int rows) { return rows <= 3 ? 2 : 1; }
+template <typename Kv> constexpr int at_once(int rows) { return rows <= 3 ? 2 : 1; }
 #endif
 
 // One tile of keys and values as 16-token runs.
@@ -55,7 +55,7 @@ PAGODA_INLINE void score_block(const typename Kv::Input* q, size_t q_stride, con
 
 template <typename Kv, int kRows>
 PAGODA_NOINLINE void score_rows(const typename Kv::Input* q, size_t q_stride, const TileView& tile, int32_t head_dim, float* scores) {
-  constexpr int kNumSubs = subs_at_once(kRows);
+  constexpr int kNumSubs = at_once<Kv>(kRows);
   int s = 0;
   for (; s + kNumSubs <= tile.num_subs; s += kNumSubs) score_block<Kv, kRows, kNumSubs>(q, q_stride, tile.k + s, tile.next_k + s, head_dim, scores + s * 16);
   for (; s < tile.num_subs; s++) score_block<Kv, kRows, 1>(q, q_stride, tile.k + s, tile.next_k + s, head_dim, scores + s * 16);
@@ -116,7 +116,7 @@ PAGODA_INLINE void value_block(const typename Kv::Input* p, const TileView& tile
 
 template <typename Kv, int kRows>
 PAGODA_NOINLINE void value_rows(const typename Kv::Input* p, const TileView& tile, int first, int last, int32_t padded, float* out, size_t out_stride) {
-  constexpr int kNumVectors = vectors_at_once(kRows);
+  constexpr int kNumVectors = at_once<Kv>(kRows);
   int32_t column = 0;
   for (; column + kNumVectors * 16 <= padded; column += kNumVectors * 16) value_block<Kv, kRows, kNumVectors>(p, tile, first, last, column, out, out_stride);
   for (; column < padded; column += 16) value_block<Kv, kRows, 1>(p, tile, first, last, column, out, out_stride);
