@@ -37,7 +37,7 @@ struct AttentionArgs {
   int32_t window;    // 0 = all before
   float scale, softcap;
   const int32_t* block_table;  // of the sequence
-  const uint8_t* kv;           // this layer and head of block b at kv + b * block_bytes
+  const uint8_t* kv;           // pool; this layer and head of block b at kv + b * block_bytes
   size_t block_bytes;
   int32_t block_size;
   KvType type;

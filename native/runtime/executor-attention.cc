@@ -39,8 +39,8 @@ AttentionArgs Executor::attention_args(const Op& op, const Step& step, const Att
   args.scale = op.scale;
   args.softcap = op.cap;
   args.block_table = step.in.block_tables.data() + step.in.block_table_start[tile.seq * num_groups_ + group_index];
-  args.kv = step_kv_->layer(kv.layer_index[op.layer]) + kv_head * kv.head_bytes();
-  args.block_bytes = kv.layer_bytes();
+  args.kv = step_kv_ + kv.layer_index[op.layer] * kv.layer_bytes() + kv_head * kv.head_bytes();
+  args.block_bytes = kv.block_bytes();
   args.block_size = kv.block_size;
   args.type = kv.type;
   args.partial_stride = attention_partial_floats(op.head_dim);

@@ -96,7 +96,7 @@ void Executor::write_kv(const Op& op, const Step& step, int32_t r, const float* 
   const StepInput& in = step.in;
   const int32_t* blocks = in.block_tables.data() + in.block_table_start[token_seq_[r] * num_groups_ + kv.layer_group[op.layer]];
   const size_t block = static_cast<size_t>(blocks[position_[r] / kv.block_size]);
-  uint8_t* place = step_kv_->layer(kv.layer_index[op.layer]) + block * kv.layer_bytes() + first_head * kv.head_bytes();
+  uint8_t* place = const_cast<uint8_t*>(step_kv_) + block * kv.block_bytes() + kv.layer_index[op.layer] * kv.layer_bytes() + first_head * kv.head_bytes();
   kernels_->kv_write(place, kv.block_size, position_[r] % kv.block_size, keys, values, num_heads, kv.head_dim, kv.type);
 }
 

@@ -28,6 +28,9 @@ void reset_rows(const StepInput& in, StepOutput* out) {
   }
 }
 
+// Vectors of the last head may be read to the end of a 16-lane register.
+constexpr size_t kKvPadding = 64;
+
 }  // namespace
 
 Executor::Executor(const Kernels* kernels, ThreadPool* pool, const WeightStore* weights, Plan plan, Sampler* sampler)
@@ -109,11 +112,12 @@ void Executor::make_rope_tables() {
 }
 
 void Executor::allocate_kv(int64_t num_blocks) {
-  kv_ = KvPool(plan_.kv, num_blocks);
+  kv_ = AlignedBuffer(static_cast<size_t>(num_blocks) * plan_.kv.block_bytes() + kKvPadding);
+  num_blocks_ = num_blocks;
 }
 
 // Resolves tokens and positions and lists the work; false with step.out.error when the step cannot run.
-bool Executor::prepare(Step& step, KvPool* kv) {
+bool Executor::prepare(Step& step, const uint8_t* kv) {
   const StepInput& in = step.in;
   step.out.error.clear();
   step.out.times = {};
@@ -188,7 +192,7 @@ void Executor::collect_logit_rows(Step& step) {
 
 void Executor::run(Step& step) {
   const double started = now();
-  if (!prepare(step, step_kv_override_ ? step_kv_override_ : &kv_)) return;
+  if (!prepare(step, step_kv_override_ ? step_kv_override_ : kv_.data())) return;
   const double prepared = now();
   // Two captures fit the function object: nothing is allocated per step.
   pool_->parallel([this, &step](int thread) { walk_all(thread, step); });
@@ -212,7 +216,7 @@ void Executor::run_logits(const std::vector<int32_t>& tokens, std::vector<float>
   const KvSpec& kv = plan_.kv;
   const int32_t num_tokens = static_cast<int32_t>(tokens.size());
   const int32_t blocks = (num_tokens + kv.block_size - 1) / kv.block_size;
-  KvPool pool(kv, static_cast<int64_t>(blocks) * num_groups_);
+  AlignedBuffer pool(static_cast<size_t>(blocks) * num_groups_ * kv.block_bytes() + kKvPadding);
   out->resize(static_cast<size_t>(num_tokens) * plan_.vocab_size);
   Step step;
   StepInput& in = step.in;
@@ -226,7 +230,7 @@ void Executor::run_logits(const std::vector<int32_t>& tokens, std::vector<float>
   }
   in.block_table_start.push_back(num_groups_ * blocks);
   logits_out_ = out;
-  step_kv_override_ = &pool;
+  step_kv_override_ = pool.data();
   for (int32_t first = 0; first < num_tokens; first += plan_.limits.max_tokens) {
     in.num_tokens = std::min(plan_.limits.max_tokens, num_tokens - first);
     in.token_ids.assign(tokens.begin() + first, tokens.begin() + first + in.num_tokens);

@@ -11,7 +11,6 @@
 #include "runtime/attention-items.h"
 #include "runtime/claims.h"
 #include "runtime/gemm-phase.h"
-#include "runtime/kv-pool.h"
 #include "runtime/memory.h"
 #include "runtime/moe.h"
 #include "runtime/plan.h"
@@ -30,7 +29,7 @@ class Executor {
 
   const Plan& plan() const { return plan_; }
   void allocate_kv(int64_t num_blocks);
-  int64_t num_blocks() const { return kv_.num_blocks(); }
+  int64_t num_blocks() const { return num_blocks_; }
   // Runs one step; the input has been checked against the limits and the KV pool.
   void run(Step& step);
   // Logits [T, vocabulary] of a prompt run in a cache of its own.
@@ -64,7 +63,7 @@ class Executor {
 
   void allocate_buffers();
   void make_rope_tables();
-  bool prepare(Step& step, KvPool* kv);
+  bool prepare(Step& step, const uint8_t* kv);
   void collect_logit_rows(Step& step);
   void walk_all(int thread, Step& step);
   void walk(Walker& walker, Step& step);
@@ -118,11 +117,12 @@ class Executor {
   };
   std::vector<RopeTable> tables_;
   MoeBuffers moe_;
-
-  KvPool kv_;
+  
+  AlignedBuffer kv_;
+  int64_t num_blocks_ = 0;
 
   // Of the running step.
-  KvPool* step_kv_ = nullptr;
+  const uint8_t* step_kv_ = nullptr;
   int32_t num_groups_ = 1;
   std::vector<int32_t> token_ids_, position_, token_seq_;
   std::vector<LogitRow> logit_rows_;
@@ -133,7 +133,7 @@ class Executor {
   std::unique_ptr<std::atomic<int32_t>[]> split_done_;
   int64_t split_capacity_ = 0;
   AlignedBuffer partials_;
-  KvPool* step_kv_override_ = nullptr;  // the private cache of run_logits
+  const uint8_t* step_kv_override_ = nullptr;  // the private cache of run_logits
   GemmPhase gemm_;                              // of the experts, filled by thread 0
   std::vector<GemmPhase> thread_gemm_;          // of plain products, filled by each thread for itself
   const Op* logits_product_ = nullptr;          // whose items keep the best logits
