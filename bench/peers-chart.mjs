@@ -2,7 +2,7 @@
 // as the share of its fastest engine; behind a peer's tokens/s stands how many times as fast Pagoda was.
 import { bar, COLOURS, card, label, line } from './svg.mjs';
 
-const LEFT = 74;
+const LEFT = 84;
 const TOP = 82;
 const COLUMN = 232;
 const BAR_WIDTH = 128;
