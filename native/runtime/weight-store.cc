@@ -101,7 +101,8 @@ void WeightStore::pack_matrix(Matrix& matrix, const WeightSource& source) {
   }
 }
 
-// Each thread packs the run of panels that it multiplies later (claims.h), so that their pages lie in the memory of its NUMA node.
+// Each thread packs the run of panels that it multiplies later (claims.h), so that their pages lie in the memory of its NUMA node; of a matrix of several
+// slabs, its run of each.
 void WeightStore::pack_slab(Matrix& matrix, const std::vector<const uint8_t*>& rows, int64_t first_panel, int64_t last_panel) {
   const int32_t part_rows = matrix.parts[0].rows;
   const int32_t part_panels = matrix.parts[0].num_panels;
@@ -110,8 +111,9 @@ void WeightStore::pack_slab(Matrix& matrix, const std::vector<const uint8_t*>& r
   pool_->parallel([&](int thread) {
     const Claims claims{taken.get(), thread, num_threads};
     const uint8_t* panel_rows[kPanelRows];
-    for (int64_t i = claims.next(last_panel - first_panel); i >= 0; i = claims.next(last_panel - first_panel)) {
-      const int64_t panel = first_panel + i;
+    const int64_t total = last_panel - first_panel;
+    for (int64_t item = claims.next(total); item >= 0; item = claims.next(total)) {
+      const int64_t panel = first_panel + item;
       const int32_t part = static_cast<int32_t>(panel / part_panels);
       const int32_t part_panel = static_cast<int32_t>(panel % part_panels);
       for (int32_t i = 0; i < kPanelRows; i++) {

@@ -14,26 +14,17 @@
 
 #include "ops/kernels.h"
 #include "runtime/cpu-features.h"
+#include "test/checks.h"
 
 using namespace pagoda;
+using namespace pagoda::test;
 
 namespace {
-
-int passed = 0, failed = 0;
-void check(bool ok, const std::string& what) {
-  if (ok) { ++passed; return; }
-  if (++failed <= 40) printf("FAILED %s\n", what.c_str());
-}
 
 const char* kNames[kNumFormats] = {"F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS", "MXFP4"};
 const char* name_of(Format f) { return kNames[static_cast<int>(f)]; }
 bool is_float(Format f) { return f == Format::F32 || f == Format::F16 || f == Format::BF16; }
 
-uint64_t random_state = 1;
-uint32_t random_bits() {
-  random_state = random_state * 6364136223846793005ull + 1442695040888963407ull;
-  return static_cast<uint32_t>(random_state >> 33);
-}
 float random_float() { return static_cast<float>(static_cast<int>(random_bits() % 2001) - 1000) * 0.001f; }
 
 float f16(const uint8_t* p) {
@@ -454,6 +445,5 @@ int main() {
   }
   const char* shared = getenv("PAGODA_SHARED");
   if (shared) check_golden(std::string(shared) + "/golden/quant", tables);
-  printf("%d passed, %d failed\n", passed, failed);
-  return failed == 0 ? 0 : 1;
+  return end_checks();
 }

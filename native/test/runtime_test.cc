@@ -24,6 +24,7 @@
 #include "runtime/device.h"
 #include "runtime/packed-cache.h"
 #include "runtime/thread-pool.h"
+#include "test/checks.h"
 
 namespace {
 std::atomic<long> num_allocations{0};
@@ -45,21 +46,11 @@ void operator delete(void* p, size_t) noexcept { free(p); }
 void operator delete[](void* p, size_t) noexcept { free(p); }
 
 using namespace pagoda;
+using namespace pagoda::test;
 
 namespace {
 
-int passed = 0, failed = 0;
-void check(bool ok, const std::string& what) {
-  if (ok) { ++passed; return; }
-  ++failed;
-  printf("FAILED %s\n", what.c_str());
-}
-
-uint64_t random_state = 1;
-uint8_t random_byte() {
-  random_state = random_state * 6364136223846793005ull + 1442695040888963407ull;
-  return static_cast<uint8_t>(random_state >> 56);
-}
+uint8_t random_byte() { return static_cast<uint8_t>(random_bits() >> 23); }
 
 // Runs a job on the pool's leader and waits for it.
 void run_job(ThreadPool& pool, const std::function<void()>& job) {
@@ -477,6 +468,5 @@ int main() {
   test_layout_ids();
   test_steady_state(1);
   test_steady_state(3);
-  printf("%d passed, %d failed\n", passed, failed);
-  return failed == 0 ? 0 : 1;
+  return end_checks();
 }

@@ -13,23 +13,14 @@
 
 #include "ops/top-values.h"
 #include "runtime/device.h"
+#include "test/checks.h"
 
 using namespace pagoda;
+using namespace pagoda::test;
 
 namespace {
 
-int passed = 0, failed = 0;
-void check(bool ok, const std::string& what) {
-  if (ok) { ++passed; return; }
-  ++failed;
-  printf("FAILED %s\n", what.c_str());
-}
-
-uint64_t random_state = 1;
-uint32_t random_below(uint32_t n) {
-  random_state = random_state * 6364136223846793005ull + 1442695040888963407ull;
-  return static_cast<uint32_t>(random_state >> 33) % n;
-}
+uint32_t random_below(uint32_t n) { return random_bits() % n; }
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
@@ -324,6 +315,5 @@ int main() {
     for (int i = 0; i < 6; i++) test_equal_choices({"portable", 2, 300, 7, 64, i % 2 == 0, 300, spoilt});
   }
   for (bool int8 : {false, true}) test_memory(int8);
-  printf("%d passed, %d failed\n", passed, failed);
-  return failed == 0 ? 0 : 1;
+  return end_checks();
 }
