@@ -44,8 +44,8 @@ function buildProgram(io: CliIo): Command {
     .configureOutput({
       writeOut: (text) => io.stdout.write(text),
       writeErr: (text) => io.stderr.write(text),
-      // "(Did you mean …?)" on the same line.
-      outputError: (text, write) => write(text.trimEnd().replaceAll('\n', ' ').concat('\n')),
+      // One line, "(Did you mean …?)" included, that says where to look.
+      outputError: (text, write) => write(`${oneLine(text)} (--help lists what there is)\n`),
     })
     .showHelpAfterError(false);
   addServeCommand(program, io);

@@ -40,6 +40,7 @@ describe('usage', () => {
   it.each<[string[], string]>([
     [['servee'], 'serve'],
     [['serve', '--max-model-length', '4k'], '--max-model-len'],
+    [['serve', '--nothing-like-it'], '--help lists what there is'],
     [['serve', '--max-model-len', '2.5K'], "got '2.5K'"],
     [['serve', '--tensor-parallel-size=2'], 'Pagoda runs on one device'],
     [['serve', '--kv-cache-dtype', 'fp8'], 'fp8'],
