@@ -35,6 +35,8 @@ static void round_rows_to_bf16(QuantizedRows* q, const float* x, size_t x_stride
   }
 }
 
+constexpr int32_t kBf16TilePanels = 2;  // as many as eight rows take; fewer rows take four
+
 template <int kRows, int kPanels> PAGODA_NOINLINE void bf16_tile(const GemmArgs& args, const uint8_t* w, int32_t row, int32_t panel, bool first) {
   const int32_t cols = args.weight->cols, pairs = (cols + 1) / 2;
   const size_t panel_bytes = args.weight->panel_bytes, stride = bf16_row_values(args.q->cols) * 2;
@@ -56,7 +58,7 @@ template <int kRows, int kPanels> PAGODA_NOINLINE void bf16_tile(const GemmArgs&
   }
   f32x16 values[kRows * kPanels];
   PAGODA_UNROLL for (int m = 0; m < kRows; ++m) PAGODA_UNROLL for (int p = 0; p < kPanels; ++p) values[m * kPanels + p].v[0] = (f32n)sums[m][p];
-  write_tile(args, row, kRows, panel, kPanels, values);
+  write_sums<kRows, kPanels>(args, row, panel, values);
 }
 
 // All rows against kPanels panels; the tallest tile that fits first. Sixteen chains of sums fill both pipes of a core.

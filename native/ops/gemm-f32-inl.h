@@ -190,6 +190,25 @@ PAGODA_NOINLINE void write_tile(const GemmArgs& args, int32_t row, int rows, int
   }
 }
 
+// The same from registers, where the lanes all exist and there is no bias, as almost always.
+template <int kRows, int kPanels> PAGODA_INLINE void write_sums(const GemmArgs& args, int32_t row, int32_t panel, const f32x16 (&sums)[kRows * kPanels]) {
+  if (args.bias != nullptr || (panel + kPanels) * kPanelRows > args.weight->rows) {
+    f32x16 values[kRows * kPanels];  // a copy: what has an address is kept in memory all along
+    PAGODA_UNROLL for (int i = 0; i < kRows * kPanels; ++i) values[i] = sums[i];
+    return write_tile(args, row, kRows, panel, kPanels, values);
+  }
+  float* out = args.out + (size_t)row * args.out_stride + (size_t)panel * kPanelRows;
+  if (args.accumulate) {
+    PAGODA_UNROLL for (int m = 0; m < kRows; ++m, out += args.out_stride) {
+      PAGODA_UNROLL for (int p = 0; p < kPanels; ++p) store(out + p * kPanelRows, load(out + p * kPanelRows) + sums[m * kPanels + p]);
+    }
+  } else {
+    PAGODA_UNROLL for (int m = 0; m < kRows; ++m, out += args.out_stride) {
+      PAGODA_UNROLL for (int p = 0; p < kPanels; ++p) store(out + p * kPanelRows, sums[m * kPanels + p]);
+    }
+  }
+}
+
 template <FloatSource S, int kRows, int kPanels>
 PAGODA_NOINLINE void float_tile_out(const GemmArgs& args, const uint8_t* w, size_t panel_bytes, int32_t row, int32_t panel) {
   f32x16 acc[kRows][kPanels];

@@ -9,7 +9,7 @@
 // multiply-add (arm64), and rounds twice where it has not (baseline x86-64).
 //
 // Loops: panels outside, row tiles inside, so that weights come from memory once; rows are taken in slabs that keep the
-// activations in the second-level cache. Where an instruction set has a tile of two panels, it is its tallest.
+// activations in the second-level cache.
 #pragma once
 #include <algorithm>
 
@@ -42,16 +42,16 @@ static int tile_height(const TileHeights& tiles, int32_t row, int32_t left) {
   }
   return 1;
 }
-static TileFn tile_function(Format format, int rows) {
+static TileFn tile_function(Format format, int rows, int32_t panels) {
   switch (format) {
-    case Format::Q8_0: return common_tile<Format::Q8_0>(rows);
-    case Format::Q4_0: return common_tile<Format::Q4_0>(rows);
-    case Format::Q4_1: return common_tile<Format::Q4_1>(rows);
-    case Format::Q5_0: return common_tile<Format::Q5_0>(rows);
-    case Format::Q5_1: return common_tile<Format::Q5_1>(rows);
-    case Format::Q4_K: return common_tile<Format::Q4_K>(rows);
-    case Format::Q5_K: return common_tile<Format::Q5_K>(rows);
-    case Format::Q6_K: return common_tile<Format::Q6_K>(rows);
+    case Format::Q8_0: return common_tile<Format::Q8_0>(rows, panels);
+    case Format::Q4_0: return common_tile<Format::Q4_0>(rows, panels);
+    case Format::Q4_1: return common_tile<Format::Q4_1>(rows, panels);
+    case Format::Q5_0: return common_tile<Format::Q5_0>(rows, panels);
+    case Format::Q5_1: return common_tile<Format::Q5_1>(rows, panels);
+    case Format::Q4_K: return common_tile<Format::Q4_K>(rows, panels);
+    case Format::Q5_K: return common_tile<Format::Q5_K>(rows, panels);
+    case Format::Q6_K: return common_tile<Format::Q6_K>(rows, panels);
     case Format::Q2_K: return rare_tile<Format::Q2_K>(rows);
     case Format::Q3_K: return rare_tile<Format::Q3_K>(rows);
     case Format::IQ4_NL: return rare_tile<Format::IQ4_NL>(rows);
@@ -59,14 +59,6 @@ static TileFn tile_function(Format format, int rows) {
     case Format::MXFP4: return rare_tile<Format::MXFP4>(rows);
     default: return nullptr;  // float formats never come here
   }
-}
-
-static void point_at_panel(TileJob& job, const PanelLayout& layout, int32_t panel) {
-  const PackedWeight& weight = *job.args->weight;
-  job.panel = panel;
-  job.codes = weight.data + (size_t)panel * weight.panel_bytes;
-  job.scales = job.codes + layout.scales;
-  job.supers = job.codes + layout.supers;
 }
 
 static void int8_gemm(const GemmArgs& args) {
@@ -77,30 +69,30 @@ static void int8_gemm(const GemmArgs& args) {
   job.blocks = num_blocks(weight.cols);
   const size_t row_bytes = (size_t)job.blocks * (sizeof(Record) / kGroupRows);
   const int32_t slab = std::max<int32_t>((int32_t)(kSlabBytes / row_bytes) / kGroupRows * kGroupRows, kGroupRows);
+  const uint8_t* const ahead_end = weight.data + (size_t)args.panel_ahead * weight.panel_bytes;
   for (int32_t begin = args.row_begin, end; begin < args.row_end; begin = end) {
     end = args.row_end - begin > slab ? begin / kGroupRows * kGroupRows + slab : args.row_end;
     for (int32_t panel = args.panel_begin, panels; panel < args.panel_end; panel += panels) {
-      panels = std::min(tile_panels(weight.format), args.panel_end - panel);
+      panels = tile_panels(weight.format, args.panel_end - panel);
       const TileHeights& tiles = tile_heights(weight.format, panels);
+      job.panel = panel;
+      job.codes = weight.data + (size_t)panel * weight.panel_bytes;
+      job.scales = job.codes + layout.scales;
+      job.supers = job.codes + layout.supers;
       // While the tiles work on these panels, the next ones come in, evenly spread over their blocks.
       const size_t now_bytes = (size_t)panels * weight.panel_bytes;
-      const uint8_t* const here = weight.data + (size_t)panel * weight.panel_bytes;
-      job.ahead = here + std::max(now_bytes, kLeastAhead);
-      const uint8_t* const last = std::min<const uint8_t*>(job.ahead + now_bytes, weight.data + (size_t)args.panel_ahead * weight.panel_bytes);
+      job.ahead = job.codes + std::max(now_bytes, kLeastAhead);
+      const uint8_t* const last = std::min<const uint8_t*>(job.ahead + now_bytes, ahead_end);
       const int tall = tiles.heights[0];
-      const int32_t slots = (end - begin + tall - 1) / tall * job.blocks;
-      const int lines = (int)((now_bytes / 64 + slots - 1) / slots);
+      const uint32_t slots = (uint32_t)((end - begin + tall - 1) / tall * job.blocks);
+      const int lines = (int)(((uint32_t)(now_bytes / 64) + slots - 1) / slots);
       for (job.row = begin; job.row < end; job.row += job.rows) {
         job.rows = tile_height(tiles, job.row, end - job.row);
         job.lines_ahead = job.ahead < last ? lines : 0;
         job.row_in_group = job.row % kGroupRows;
         job.records = reinterpret_cast<const Record*>(args.q->data) + (size_t)(job.row / kGroupRows) * job.blocks;
-        const bool together = panels > 1 && job.rows == tiles.heights[0];
-        for (int32_t p = panel; p < (together ? panel + 1 : panel + panels); ++p) {
-          point_at_panel(job, layout, p);
-          tile_function(weight.format, job.rows)(job);
-          job.ahead += (size_t)job.lines_ahead * 64 * job.blocks;
-        }
+        tile_function(weight.format, job.rows, panels)(job);
+        job.ahead += (size_t)job.lines_ahead * 64 * job.blocks;
       }
     }
   }
@@ -127,6 +119,12 @@ static RowForm row_form(Format format) {
 #endif
   return facts_of(format).quantized() ? RowForm::Int8 : RowForm::Float;
 }
+static int32_t panels_together(Format format) {
+#ifdef PAGODA_HAS_BF16
+  if (row_form(format) == RowForm::Bf16) return kBf16TilePanels;
+#endif
+  return row_form(format) == RowForm::Int8 ? tile_panels(format, 64) : kFloatTilePanels;
+}
 static size_t quantized_bytes(RowForm form, int32_t max_rows, int32_t cols) {
 #ifdef PAGODA_HAS_BF16
   if (form == RowForm::Bf16) return (size_t)max_rows * bf16_row_values(cols) * 2;
@@ -149,6 +147,7 @@ static size_t gemm_scratch_floats(int32_t cols) { return (size_t)num_blocks(cols
 
 static void fill_gemm(Kernels& table) {
   table.row_form = row_form;
+  table.panels_together = panels_together;
   table.packed_panel_bytes = packed_panel_bytes;
   table.pack_panels = pack_panels_here;
   table.dequantize_row = dequantize_row_here;

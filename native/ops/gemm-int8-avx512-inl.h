@@ -1,7 +1,10 @@
 // Integer tiles for AVX-512 VNNI. vpdpbusd multiplies unsigned codes with signed activations and adds four products at once;
 // the offset of a code (w = code - offset) costs nothing, because -offset * sum(a) is what the accumulator starts from.
-// Float accumulators stay in registers up to 12 of them; larger tiles keep them in the first-level cache.
+// The tallest tile has 12 sums, for which there are registers beside the 12 integer sums: stores of whole vectors take the pipes of the
+// products (docs/log.md).
 #pragma once
+#include <algorithm>
+
 #include "gemm-f32-inl.h"
 #include "gemm-tile-inl.h"
 
@@ -79,7 +82,6 @@ template <Format F> PAGODA_INLINE __m512i initial_sum(const Record& record, int 
 template <Format F, int kRows, int kPanels> PAGODA_NOINLINE void vnni_tile(const TileJob& job) {
   constexpr FormatFacts facts = facts_of(F);
   constexpr int kHalves = facts.sixteens() ? 2 : 1;
-  constexpr bool kInMemory = kRows * kPanels * kHalves > 12;
   const size_t panel_bytes = job.args->weight->panel_bytes;
   const int blocks = job.blocks, row0 = job.row_in_group;
   const uint8_t *codes = job.codes, *scales = job.scales, *supers = job.supers;
@@ -88,9 +90,7 @@ template <Format F, int kRows, int kPanels> PAGODA_NOINLINE void vnni_tile(const
   const int lines_ahead = job.lines_ahead;
   const __m512i table = code_table<F>();
 
-  alignas(64) f32x16 buffer[kRows * kPanels];
-  f32x16* sums = buffer;
-  if (kInMemory) asm("" : "+r"(sums));  // opaque: otherwise the compiler keeps them in registers and spills the integer sums
+  f32x16 sums[kRows * kPanels];
   PAGODA_UNROLL for (int i = 0; i < kRows * kPanels; ++i) sums[i] = zero();
   f32x16 super_scale[kPanels] = {}, super_min[kPanels] = {};
 
@@ -158,19 +158,22 @@ template <Format F, int kRows, int kPanels> PAGODA_NOINLINE void vnni_tile(const
     scales += facts.scale_bytes();
     ++record;
   }
-  write_tile(*job.args, job.row, kRows, job.panel, kPanels, sums);
+  write_sums<kRows, kPanels>(*job.args, job.row, job.panel, sums);
 }
 
-// Eight rows are taken against two panels, which share the loads of the activations.
-constexpr TileHeights kPairHeights = {{8, 4, 3, 2, 1}, 5}, kCommonHeights = {{4, 3, 2, 1}, 4}, kRareHeights = {{4, 1}, 2};
-static int32_t tile_panels(Format format) { return is_rare(format) ? 1 : 2; }
-static const TileHeights& tile_heights(Format format, int32_t panels) { return is_rare(format) ? kRareHeights : panels > 1 ? kPairHeights : kCommonHeights; }
-template <Format F> static TileFn common_tile(int rows) {
-  switch (rows) {
-    case 8: return vnni_tile<F, 8, 2>;
-    case 4: return vnni_tile<F, 4, 1>;
-    case 3: return vnni_tile<F, 3, 1>;
-    case 2: return vnni_tile<F, 2, 1>;
+// Three panels share the loads of the activations; four, two pairs of them.
+constexpr TileHeights kTripleHeights = {{4, 3, 2, 1}, 4}, kOtherHeights = {{4, 1}, 2};
+static int32_t tile_panels(Format format, int32_t left) { return is_rare(format) ? 1 : left == 2 || left == 4 ? 2 : std::min(left, 3); }
+static const TileHeights& tile_heights(Format, int32_t panels) { return panels == 3 ? kTripleHeights : kOtherHeights; }
+template <Format F> static TileFn common_tile(int rows, int32_t panels) {
+  switch (panels * 8 + rows) {
+    case 3 * 8 + 4: return vnni_tile<F, 4, 3>;
+    case 3 * 8 + 3: return vnni_tile<F, 3, 3>;
+    case 3 * 8 + 2: return vnni_tile<F, 2, 3>;
+    case 3 * 8 + 1: return vnni_tile<F, 1, 3>;
+    case 2 * 8 + 4: return vnni_tile<F, 4, 2>;
+    case 2 * 8 + 1: return vnni_tile<F, 1, 2>;
+    case 1 * 8 + 4: return vnni_tile<F, 4, 1>;
     default: return vnni_tile<F, 1, 1>;
   }
 }

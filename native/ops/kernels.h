@@ -70,6 +70,8 @@ struct Kernels {
   // The form that products with this format take where float32 is not asked for: int8 for quantized weights, bf16 for BF16 weights
   // where the CPU is fast at that, else float.
   RowForm (*row_form)(Format format);
+  // How many panels the fastest tiles take at once: items of a multiple of them are the best.
+  int32_t (*panels_together)(Format format);
   size_t (*packed_panel_bytes)(Format format, int32_t cols);
   // source_rows[r - panel_begin*16] points at row r in the file's layout (null = zero row), for rows of panels [begin, end).
   void (*pack_panels)(PackedWeight* weight, const uint8_t* const* source_rows, int32_t panel_begin, int32_t panel_end);

@@ -34,7 +34,7 @@ constexpr size_t kKvPadding = 64;
 }  // namespace
 
 Executor::Executor(const Kernels* kernels, ThreadPool* pool, const WeightStore* weights, Plan plan, Sampler* sampler)
-    : kernels_(kernels), pool_(pool), weights_(weights), plan_(std::move(plan)), sampler_(sampler) {
+    : kernels_(kernels), pool_(pool), weights_(weights), plan_(std::move(plan)), sampler_(sampler), gemm_(kernels) {
   num_groups_ = static_cast<int32_t>(plan_.kv.groups.size());
   attention_.resize(num_groups_);
   group_heads_.assign(num_groups_, 1);
@@ -81,7 +81,7 @@ void Executor::allocate_buffers() {
   token_ids_.resize(max_tokens);
   position_.resize(max_tokens);
   token_seq_.resize(max_tokens);
-  thread_gemm_.resize(pool_->num_threads());
+  thread_gemm_.assign(pool_->num_threads(), GemmPhase(kernels_));
   counters_.reset(new std::atomic<int64_t>[3 * pool_->num_threads() * kClaimStride]);
   // Nothing may be allocated while the threads walk.
   for (GemmPhase& gemm : thread_gemm_) gemm.reserve(plan_.ops.size());

@@ -1,6 +1,7 @@
 #include "runtime/gemm-phase.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace pagoda {
 namespace {
@@ -8,9 +9,9 @@ namespace {
 constexpr int32_t kRowsPerItem = 256;                // activations of an item stay in the second-level cache
 constexpr size_t kMinItemBytes = size_t{48} << 10;   // weights of an item: enough to stream
 constexpr size_t kMaxItemBytes = size_t{256} << 10;
+constexpr int32_t kBlockPanels = 2;                  // 32 columns: what goes on to a quantized form is cut there
 constexpr int32_t kSmallTileFloats = 8192;           // results of few rows stay in the first-level cache
 constexpr int32_t kItemsPerThread = 8;
-constexpr int32_t kTilePanels = 2;                   // the fastest tiles take that many panels together
 
 // Panels that the busiest thread gets when all are equally fast.
 int32_t largest_share(int32_t num_panels, int32_t panels_per_item, int num_threads) {
@@ -37,7 +38,7 @@ void GemmPhase::add(const GemmArgs& args, int num_threads, int32_t unit_panels) 
   GemmJob job;
   job.args = args;
   job.rows_per_item = kRowsPerItem;
-  add_job(job, num_threads, unit_panels);
+  add_job(job, num_threads, unit_panels > 0 ? unit_panels : kernels_->panels_together(args.weight->format));
 }
 
 void GemmPhase::add_tiled(const GemmArgs& args, const GemmArgs* up, int num_threads, float* tile) {
@@ -46,15 +47,14 @@ void GemmPhase::add_tiled(const GemmArgs& args, const GemmArgs* up, int num_thre
   job.up = up;
   job.tile = tile;
   job.rows_per_item = kTileRowsPerItem;
-  add_job(job, num_threads, kTilePanels);
+  add_job(job, num_threads, std::lcm(kBlockPanels, kernels_->panels_together(args.weight->format)));
 }
 
-void GemmPhase::add_job(GemmJob job, int num_threads, int32_t unit_panels) {
+void GemmPhase::add_job(GemmJob job, int num_threads, int32_t unit) {
   const GemmArgs& args = job.args;
   const int32_t num_rows = args.row_end - args.row_begin;
   const int32_t num_panels = args.panel_end - args.panel_begin;
   if (num_rows < 1 || num_panels < 1) return;
-  const int32_t unit = unit_panels % kTilePanels == 0 ? unit_panels : num_panels % (unit_panels * kTilePanels) == 0 ? unit_panels * kTilePanels : unit_panels;
   const int32_t smallest = num_rows <= 4 ? static_cast<int32_t>(std::clamp<size_t>(kMinItemBytes / args.weight->panel_bytes, 1, 64)) : 1;
   int32_t largest = static_cast<int32_t>(std::clamp<size_t>(kMaxItemBytes / args.weight->panel_bytes, 1, 256));
   if (job.tile != nullptr) largest = std::min(largest, std::max(kTileColsPerItem, kSmallTileFloats / num_rows) / kPanelRows);
@@ -65,7 +65,7 @@ void GemmPhase::add_job(GemmJob job, int num_threads, int32_t unit_panels) {
   jobs_.push_back(job);
 }
 
-GemmArgs GemmPhase::run_item(const Kernels& kernels, const GemmJob& job, int64_t item, int64_t own_end, float* scratch) {
+GemmArgs GemmPhase::run_item(const GemmJob& job, int64_t item, int64_t own_end, float* scratch) const {
   const int64_t local = item - job.first_item;
   const int32_t row_item = static_cast<int32_t>(local % job.num_row_items);
   const int32_t panel_item = static_cast<int32_t>(local / job.num_row_items);
@@ -81,20 +81,20 @@ GemmArgs GemmPhase::run_item(const Kernels& kernels, const GemmJob& job, int64_t
   }
   args.scratch = scratch;
   if (job.tile == nullptr) {
-    kernels.gemm(&args);
+    kernels_->gemm(&args);
     return args;
   }
   // Row 0 and column 0 of the whole product, were it all there.
   args.out_stride = static_cast<size_t>(args.panel_end - args.panel_begin) * kPanelRows;
   const ptrdiff_t before = static_cast<ptrdiff_t>(args.out_stride) * args.row_begin + static_cast<ptrdiff_t>(args.panel_begin) * kPanelRows;
   args.out = job.tile - before;
-  kernels.gemm(&args);
+  kernels_->gemm(&args);
   if (job.up != nullptr) {
     GemmArgs up = args;
     up.weight = job.up->weight;
     up.bias = job.up->bias;
     up.out = job.tile + kGemmTileFloats / 2 - before;
-    kernels.gemm(&up);
+    kernels_->gemm(&up);
   }
   return args;
 }
