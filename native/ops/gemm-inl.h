@@ -16,10 +16,10 @@
 #include "kernels.h"
 #include "packed-format.h"
 #include "simd.h"
+#include "gemm-tile-inl.h"
 #include "gemm-bf16-avx512-inl.h"
 #include "gemm-f32-inl.h"
 #include "quantize-inl.h"
-#include "gemm-tile-inl.h"
 #if defined(PAGODA_ISA_AVX512) && __has_include("gemm-int8-avx512-inl.h")
 #include "gemm-int8-avx512-inl.h"
 #elif defined(PAGODA_ISA_AVX2) && __has_include("gemm-int8-avx2-inl.h")
@@ -91,6 +91,7 @@ static void int8_gemm(const GemmArgs& args) {
         job.lines_ahead = job.ahead < last ? lines : 0;
         job.row_in_group = job.row % kGroupRows;
         job.records = reinterpret_cast<const Record*>(args.q->data) + (size_t)(job.row / kGroupRows) * job.blocks;
+        job.upcoming = take_upcoming(args.upcoming, job.blocks);
         tile_function(weight.format, job.rows, panels)(job);
         job.ahead += (size_t)job.lines_ahead * 64 * job.blocks;
       }

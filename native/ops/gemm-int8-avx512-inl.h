@@ -88,6 +88,7 @@ template <Format F, int kRows, int kPanels> PAGODA_NOINLINE void vnni_tile(const
   const Record* record = job.records;
   const uint8_t* ahead = job.ahead;
   const int lines_ahead = job.lines_ahead;
+  TileLines upcoming = job.upcoming;
   const __m512i table = code_table<F>();
 
   f32x16 sums[kRows * kPanels];
@@ -96,6 +97,7 @@ template <Format F, int kRows, int kPanels> PAGODA_NOINLINE void vnni_tile(const
 
   for (int b = 0; b < blocks; ++b) {
     for (int i = 0; i < lines_ahead; ++i, ahead += 64) prefetch(ahead);
+    prefetch_for_block(upcoming);
     if constexpr (facts.super_blocks()) {
       if ((b & 7) == 0) {
         const uint16_t* s = reinterpret_cast<const uint16_t*>(supers);

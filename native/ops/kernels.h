@@ -42,6 +42,16 @@ struct QuantizedRows {
   RowForm form;
 };
 
+// What a thread needs after the products that it computes: their tiles bring it into the second-level cache meanwhile.
+struct Upcoming {
+  struct Run {
+    const uint8_t* data;
+    int64_t lines;  // of 64 bytes
+  };
+  Run *next, *end;  // taken from the front
+  int32_t lines_per_block;  // that a tile takes while it works on a block of 32 columns
+};
+
 struct GemmArgs {
   const PackedWeight* weight;
   const float* x;             // [m, cols] float activations, used when `q` is null
@@ -55,6 +65,7 @@ struct GemmArgs {
   const float* bias;          // [rows] or null, added once after the sum over K
   bool accumulate;            // out += result instead of out = result (residual)
   float* scratch;             // per-thread, gemm_scratch_floats(cols) floats, 64-byte aligned
+  Upcoming* upcoming;         // of this thread, or null
 };
 
 enum class ActivationKind : int32_t { Silu = 0, Gelu = 1, GeluTanh = 2, Relu = 3 };

@@ -18,7 +18,19 @@ void Executor::attention_phase(Walker& walker, const Phase& phase, const Step& s
     }
     attend_item(phase, step, work.items()[i / kv_heads], static_cast<int32_t>(i % kv_heads), args);
   }
+  prefetch_next_attention(walker, step, phase.last);
   end_phase(walker);
+}
+
+// The products from here on bring what the next attention from op `first_op` on reads into the cache.
+void Executor::prefetch_next_attention(const Walker& walker, const Step& step, int32_t first_op) {
+  KvPrefetch& prefetch = kv_prefetch_[walker.thread];
+  prefetch.clear();
+  for (size_t i = first_op; i < plan_.ops.size(); i++) {
+    if (plan_.ops[i].kind != OpKind::Attention) continue;
+    const int32_t layer = plan_.ops[i].layer;
+    return prefetch.fill(plan_, attention_[plan_.kv.layer_group[layer]], step.in, step_kv_, layer, walker.thread, pool_->num_threads());
+  }
 }
 
 AttentionArgs Executor::attention_args(const Op& op, const Step& step, const AttentionTile& tile, int32_t kv_head, float* scratch) const {

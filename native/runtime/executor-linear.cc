@@ -23,6 +23,7 @@ void Executor::linear_phase(Walker& walker, const Phase& phase, const Step& step
   const Claims claims = begin_phase(walker);
   GemmPhase& gemm = thread_gemm_[walker.thread];
   const int num_threads = pool_->num_threads();
+  Upcoming* const upcoming = kv_prefetch_[walker.thread].upcoming();
   gemm.clear();
   switch (phase.tail) {
     case Tail::Activation: {
@@ -30,21 +31,21 @@ void Executor::linear_phase(Walker& walker, const Phase& phase, const Step& step
       const bool in_order = first.out == activation.in;
       const GemmArgs gate = linear_args(in_order ? first : last, num_rows), up = linear_args(in_order ? last : first, num_rows);
       gemm.add_tiled(gate, activation.kind == OpKind::GatedActivation ? &up : nullptr, num_threads, walker.tile);
-      gemm.run(claims, walker.scratch, [&](size_t, const GemmArgs& item) { activate_item(phase, item, walker.tile); });
+      gemm.run(claims, walker.scratch, upcoming, [&](size_t, const GemmArgs& item) { activate_item(phase, item, walker.tile); });
       break;
     }
     case Tail::Heads:
       for (int32_t i = phase.first; i < phase.last; i++) gemm.add(linear_args(plan_.ops[i], num_rows), num_threads, plan_.kv.head_dim / kPanelRows);
-      gemm.run(claims, walker.scratch, [&](size_t job, const GemmArgs& item) { finish_heads(phase, plan_.ops[phase.first + static_cast<int32_t>(job)], step, item); });
+      gemm.run(claims, walker.scratch, upcoming, [&](size_t job, const GemmArgs& item) { finish_heads(phase, plan_.ops[phase.first + static_cast<int32_t>(job)], step, item); });
       break;
     case Tail::Best:
       for (int32_t r = 0; r < num_rows; r++) clear_top(top_logits(walker.thread) + r, logit_rows_[chunk_first_ + r].num_top);
       gemm.add_tiled(linear_args(plan_.ops[phase.first], num_rows), nullptr, num_threads, walker.tile);
-      gemm.run(claims, walker.scratch, [&](size_t, const GemmArgs& item) { keep_top_logits(plan_.ops[phase.first], item, walker); });
+      gemm.run(claims, walker.scratch, upcoming, [&](size_t, const GemmArgs& item) { keep_top_logits(plan_.ops[phase.first], item, walker); });
       break;
     default:
       for (int32_t i = phase.first; i < phase.last; i++) gemm.add(linear_args(plan_.ops[i], num_rows), num_threads);
-      gemm.run(claims, walker.scratch);
+      gemm.run(claims, walker.scratch, upcoming);
   }
   end_phase(walker);
 }

@@ -17,7 +17,7 @@ void Executor::moe_phase(Walker& walker, const Op& op, int32_t num_rows) {
       fill();
     });
     pool_->barrier(walker.thread);
-    gemm_.run(claims, walker.scratch);
+    gemm_.run(claims, walker.scratch, kv_prefetch_[walker.thread].upcoming());
     end_phase(walker);
   };
   products([&] {

@@ -85,6 +85,8 @@ void Executor::allocate_buffers() {
   counters_.reset(new std::atomic<int64_t>[3 * pool_->num_threads() * kClaimStride]);
   // Nothing may be allocated while the threads walk.
   for (GemmPhase& gemm : thread_gemm_) gemm.reserve(plan_.ops.size());
+  kv_prefetch_.resize(pool_->num_threads());
+  for (KvPrefetch& prefetch : kv_prefetch_) prefetch.reserve(plan_, *weights_, *kernels_, pool_->num_threads());
   size_t experts = 0;
   for (const Op& op : plan_.ops) experts = std::max(experts, static_cast<size_t>(op.moe.num_experts));
   gemm_.reserve(2 * experts + 4);
@@ -253,6 +255,7 @@ Claims Executor::begin_phase(Walker& walker) {
 }
 
 void Executor::walk(Walker& walker, Step& step) {
+  prefetch_next_attention(walker, step, 0);
   for (int32_t p = 0; p < plan_.num_token_phases; p++) run_phase(walker, step, plan_.phases[p]);
   const int32_t num_rows = static_cast<int32_t>(logit_rows_.size());
   for (int32_t first = 0; first < num_rows; first += plan_.limits.logit_rows) {

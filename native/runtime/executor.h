@@ -11,6 +11,7 @@
 #include "runtime/attention-items.h"
 #include "runtime/claims.h"
 #include "runtime/gemm-phase.h"
+#include "runtime/kv-prefetch.h"
 #include "runtime/memory.h"
 #include "runtime/moe.h"
 #include "runtime/plan.h"
@@ -76,6 +77,7 @@ class Executor {
   void rotate(const Op& op, int32_t row, float* heads, int32_t num_heads) const;
   void write_kv(const Op& op, const Step& step, int32_t row, const float* keys, const float* values, int32_t first_head, int32_t num_heads) const;
   void attention_phase(Walker& walker, const Phase& phase, const Step& step);
+  void prefetch_next_attention(const Walker& walker, const Step& step, int32_t first_op);
   AttentionArgs attention_args(const Op& op, const Step& step, const AttentionTile& tile, int32_t kv_head, float* scratch) const;
   int64_t partial_offset(const AttentionSplit& split, const AttentionArgs& args, int32_t kv_head, int32_t segment) const;
   AttentionArgs item_args(const Op& op, const Step& step, const AttentionItem& item, int32_t kv_head, float* scratch) const;
@@ -135,6 +137,7 @@ class Executor {
   AlignedBuffer partials_;
   const uint8_t* step_kv_override_ = nullptr;  // the private cache of run_logits
   GemmPhase gemm_;                              // of the experts, filled by thread 0
+  std::vector<KvPrefetch> kv_prefetch_;         // of each thread
   std::vector<GemmPhase> thread_gemm_;          // of plain products, filled by each thread for itself
   const Op* logits_product_ = nullptr;          // whose items keep the best logits
   bool rescores_best_ = false;                  // some of them are computed once more

@@ -65,7 +65,7 @@ void GemmPhase::add_job(GemmJob job, int num_threads, int32_t unit) {
   jobs_.push_back(job);
 }
 
-GemmArgs GemmPhase::run_item(const GemmJob& job, int64_t item, int64_t own_end, float* scratch) const {
+GemmArgs GemmPhase::run_item(const GemmJob& job, int64_t item, int64_t own_end, float* scratch, Upcoming* upcoming) const {
   const int64_t local = item - job.first_item;
   const int32_t row_item = static_cast<int32_t>(local % job.num_row_items);
   const int32_t panel_item = static_cast<int32_t>(local / job.num_row_items);
@@ -80,6 +80,7 @@ GemmArgs GemmPhase::run_item(const GemmJob& job, int64_t item, int64_t own_end, 
     args.panel_ahead = static_cast<int32_t>(std::min<int64_t>(job.args.panel_begin + own_panel_items * job.panels_per_item, job.args.panel_end));
   }
   args.scratch = scratch;
+  args.upcoming = upcoming;
   if (job.tile == nullptr) {
     kernels_->gemm(&args);
     return args;

@@ -33,24 +33,24 @@ class GemmPhase {
   void add(const GemmArgs& args, int num_threads, int32_t unit_panels = 0);
   // Items whose results stay with the thread that goes on with them: `tile` has kGemmTileFloats.
   void add_tiled(const GemmArgs& args, const GemmArgs* up, int num_threads, float* tile);
-  // Every thread calls it; returns when nothing is left to claim. `after` gets the index of the job and the arguments of the item.
+  // Every thread calls it; returns when nothing is left to claim. `upcoming` is the thread's, or null. `after` gets the index of the job and the arguments of the item.
   template <typename F>
-  void run(const Claims& claims, float* scratch, F after) const {
+  void run(const Claims& claims, float* scratch, Upcoming* upcoming, F after) const {
     size_t j = 0;
     for (int64_t item = claims.next(num_items_); item >= 0; item = claims.next(num_items_)) {
       if (item < jobs_[j].first_item) j = 0;
       while (j + 1 < jobs_.size() && jobs_[j + 1].first_item <= item) j++;
-      after(j, run_item(jobs_[j], item, claims.own_end(num_items_), scratch));
+      after(j, run_item(jobs_[j], item, claims.own_end(num_items_), scratch, upcoming));
     }
   }
-  void run(const Claims& claims, float* scratch) const {
-    run(claims, scratch, [](size_t, const GemmArgs&) {});
+  void run(const Claims& claims, float* scratch, Upcoming* upcoming) const {
+    run(claims, scratch, upcoming, [](size_t, const GemmArgs&) {});
   }
 
  private:
   void add_job(GemmJob job, int num_threads, int32_t unit);
   // The thread goes on with the items up to `own_end`: their weights may be prefetched.
-  GemmArgs run_item(const GemmJob& job, int64_t item, int64_t own_end, float* scratch) const;
+  GemmArgs run_item(const GemmJob& job, int64_t item, int64_t own_end, float* scratch, Upcoming* upcoming) const;
 
   const Kernels* kernels_;
   std::vector<GemmJob> jobs_;
