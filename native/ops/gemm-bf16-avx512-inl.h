@@ -36,6 +36,9 @@ static void round_rows_to_bf16(QuantizedRows* q, const float* x, size_t x_stride
 }
 
 constexpr int32_t kBf16TilePanels = 2;  // as many as eight rows take; fewer rows take four
+// Up to three rows wait for their weights, which come from memory fastest in one stream: one panel at a time, prefetched across the border to the next.
+constexpr int32_t kMostRowsOfOneStream = 3;
+template <int kPanels> constexpr size_t kBytesAhead = kPanels == 1 ? 8192 : 2048;
 
 template <int kRows, int kPanels> PAGODA_NOINLINE void bf16_tile(const GemmArgs& args, const uint8_t* w, int32_t row, int32_t panel, bool first) {
   const int32_t cols = args.weight->cols, pairs = (cols + 1) / 2;
@@ -48,7 +51,7 @@ template <int kRows, int kPanels> PAGODA_NOINLINE void bf16_tile(const GemmArgs&
     if (k % 16 == 0) prefetch_for_block(upcoming);
     __m512bh v[kPanels];
     PAGODA_UNROLL for (int p = 0; p < kPanels; ++p) {
-      if (first) prefetch(w + p * panel_bytes + 2048);
+      if (first) prefetch(w + p * panel_bytes + kBytesAhead<kPanels>);
       v[p] = (__m512bh)_mm512_loadu_si512(w + p * panel_bytes);
     }
     PAGODA_UNROLL for (int m = 0; m < kRows; ++m) {
@@ -79,6 +82,10 @@ template <int kPanels> static void bf16_rows(const GemmArgs& args, int32_t panel
 
 static void bf16_gemm(const GemmArgs& args) {
   int32_t panel = args.panel_begin;
+  if (args.row_end - args.row_begin <= kMostRowsOfOneStream) {
+    for (; panel < args.panel_end; ++panel) bf16_rows<1>(args, panel);
+    return;
+  }
   for (; panel + 4 <= args.panel_end; panel += 4) bf16_rows<4>(args, panel);
   for (; panel + 2 <= args.panel_end; panel += 2) bf16_rows<2>(args, panel);
   for (; panel < args.panel_end; ++panel) bf16_rows<1>(args, panel);

@@ -73,7 +73,7 @@ static void int8_gemm(const GemmArgs& args) {
   for (int32_t begin = args.row_begin, end; begin < args.row_end; begin = end) {
     end = args.row_end - begin > slab ? begin / kGroupRows * kGroupRows + slab : args.row_end;
     for (int32_t panel = args.panel_begin, panels; panel < args.panel_end; panel += panels) {
-      panels = tile_panels(weight.format, args.panel_end - panel);
+      panels = tile_panels(weight.format, end - begin, args.panel_end - panel);
       const TileHeights& tiles = tile_heights(weight.format, panels);
       job.panel = panel;
       job.codes = weight.data + (size_t)panel * weight.panel_bytes;
@@ -124,7 +124,7 @@ static int32_t panels_together(Format format) {
 #ifdef PAGODA_HAS_BF16
   if (row_form(format) == RowForm::Bf16) return kBf16TilePanels;
 #endif
-  return row_form(format) == RowForm::Int8 ? tile_panels(format, 64) : kFloatTilePanels;
+  return row_form(format) == RowForm::Int8 ? kTilePanels : kFloatTilePanels;
 }
 static size_t quantized_bytes(RowForm form, int32_t max_rows, int32_t cols) {
 #ifdef PAGODA_HAS_BF16

@@ -177,7 +177,8 @@ template <Format F, int kRows> PAGODA_NOINLINE void maddubs_tile(const TileJob& 
 
 constexpr TileHeights kCommonHeights = {{4, 3, 2, 1}, 4};
 constexpr TileHeights kRareHeights = {{4, 1}, 2};
-static int32_t tile_panels(Format, int32_t) { return 1; }
+constexpr int32_t kTilePanels = 1;
+static int32_t tile_panels(Format, int32_t, int32_t) { return 1; }
 static const TileHeights& tile_heights(Format format, int32_t) { return is_rare(format) ? kRareHeights : kCommonHeights; }
 template <Format F> static TileFn common_tile(int rows, int32_t) {
   switch (rows) {

@@ -163,10 +163,15 @@ template <Format F, int kRows, int kPanels> PAGODA_NOINLINE void vnni_tile(const
   write_sums<kRows, kPanels>(*job.args, job.row, job.panel, sums);
 }
 
-// Three panels share the loads of the activations; four, two pairs of them.
-constexpr TileHeights kTripleHeights = {{4, 3, 2, 1}, 4}, kOtherHeights = {{4, 1}, 2};
-static int32_t tile_panels(Format format, int32_t left) { return is_rare(format) ? 1 : left == 2 || left == 4 ? 2 : std::min(left, 3); }
-static const TileHeights& tile_heights(Format, int32_t panels) { return panels == 3 ? kTripleHeights : kOtherHeights; }
+// Three panels share the loads of the activations; four panels are two pairs. Up to three rows wait for their weights, which come from memory
+// fastest in one stream.
+constexpr int32_t kTilePanels = 3, kLeastRowsForPanels = 4;
+constexpr TileHeights kCommonHeights = {{4, 3, 2, 1}, 4}, kRareHeights = {{4, 1}, 2};
+static int32_t tile_panels(Format format, int32_t rows, int32_t left) {
+  if (is_rare(format) || rows < kLeastRowsForPanels) return 1;
+  return left == 2 || left == 4 ? 2 : std::min(left, kTilePanels);
+}
+static const TileHeights& tile_heights(Format format, int32_t panels) { return is_rare(format) || panels == 2 ? kRareHeights : kCommonHeights; }
 template <Format F> static TileFn common_tile(int rows, int32_t panels) {
   switch (panels * 8 + rows) {
     case 3 * 8 + 4: return vnni_tile<F, 4, 3>;
@@ -176,6 +181,8 @@ template <Format F> static TileFn common_tile(int rows, int32_t panels) {
     case 2 * 8 + 4: return vnni_tile<F, 4, 2>;
     case 2 * 8 + 1: return vnni_tile<F, 1, 2>;
     case 1 * 8 + 4: return vnni_tile<F, 4, 1>;
+    case 1 * 8 + 3: return vnni_tile<F, 3, 1>;
+    case 1 * 8 + 2: return vnni_tile<F, 2, 1>;
     default: return vnni_tile<F, 1, 1>;
   }
 }
