@@ -35,12 +35,14 @@ static void round_rows_to_bf16(QuantizedRows* q, const float* x, size_t x_stride
   }
 }
 
-constexpr int32_t kBf16TilePanels = 2;  // as many as eight rows take; fewer rows take four
+constexpr int32_t kBf16TilePanels = 2;
 // Up to three rows wait for their weights, which come from memory fastest in one stream: one panel at a time, prefetched across the border to the next.
 constexpr int32_t kMostRowsOfOneStream = 3;
+// From so many rows on, two panels and eight rows at a time: two panels fit the first-level cache, and the tiles together prefetch the next two.
+constexpr int32_t kLeastRowsToSpread = 8;
 template <int kPanels> constexpr size_t kBytesAhead = kPanels == 1 ? 8192 : 2048;
 
-template <int kRows, int kPanels> PAGODA_NOINLINE void bf16_tile(const GemmArgs& args, const uint8_t* w, int32_t row, int32_t panel, bool first) {
+template <int kRows, int kPanels> PAGODA_NOINLINE void bf16_tile(const GemmArgs& args, const uint8_t* w, int32_t row, int32_t panel, bool first, TileLines ahead) {
   const int32_t cols = args.weight->cols, pairs = (cols + 1) / 2;
   const size_t panel_bytes = args.weight->panel_bytes, stride = bf16_row_values(args.q->cols) * 2;
   const uint8_t* x = args.q->data + (size_t)row * stride;
@@ -48,7 +50,10 @@ template <int kRows, int kPanels> PAGODA_NOINLINE void bf16_tile(const GemmArgs&
   PAGODA_UNROLL for (int m = 0; m < kRows; ++m) PAGODA_UNROLL for (int p = 0; p < kPanels; ++p) sums[m][p] = _mm512_setzero_ps();
   TileLines upcoming = take_upcoming(args.upcoming, (cols + 31) / 32);
   for (int32_t k = 0; k < pairs; ++k, w += 64, x += 4) {
-    if (k % 16 == 0) prefetch_for_block(upcoming);
+    if (k % 16 == 0) {
+      prefetch_for_block(upcoming);
+      prefetch_for_block(ahead);
+    }
     __m512bh v[kPanels];
     PAGODA_UNROLL for (int p = 0; p < kPanels; ++p) {
       if (first) prefetch(w + p * panel_bytes + kBytesAhead<kPanels>);
@@ -66,17 +71,29 @@ template <int kRows, int kPanels> PAGODA_NOINLINE void bf16_tile(const GemmArgs&
   write_sums<kRows, kPanels>(args, row, panel, values);
 }
 
+template <int kPanels> static int32_t bf16_tile_rows(int32_t left) { return kPanels == 1 && left >= 16 ? 16 : kPanels <= 2 && left >= 8 ? 8 : left >= 4 ? 4 : left >= 2 ? 2 : 1; }
+
 // All rows against kPanels panels; the tallest tile that fits first. Sixteen chains of sums fill both pipes of a core.
 template <int kPanels> static void bf16_rows(const GemmArgs& args, int32_t panel) {
-  const uint8_t* w = args.weight->data + (size_t)panel * args.weight->panel_bytes;
-  for (int32_t row = args.row_begin; row < args.row_end;) {
-    const int32_t left = args.row_end - row;
-    const bool first = row == args.row_begin;
-    if (kPanels == 1 && left >= 16) bf16_tile<16, 1>(args, w, row, panel, first), row += 16;
-    else if (kPanels <= 2 && left >= 8) bf16_tile<8, kPanels>(args, w, row, panel, first), row += 8;
-    else if (left >= 4) bf16_tile<4, kPanels>(args, w, row, panel, first), row += 4;
-    else if (left >= 2) bf16_tile<2, kPanels>(args, w, row, panel, first), row += 2;
-    else bf16_tile<1, kPanels>(args, w, row, panel, first), row += 1;
+  const size_t panel_bytes = args.weight->panel_bytes;
+  const uint8_t* w = args.weight->data + (size_t)panel * panel_bytes;
+  const int32_t num_rows = args.row_end - args.row_begin, blocks = (args.weight->cols + 31) / 32;
+  const bool spreads = num_rows >= kLeastRowsToSpread;
+  const uint8_t *next = w + kPanels * panel_bytes, *const end = std::min(next + kPanels * panel_bytes, (const uint8_t*)args.weight->data + (size_t)args.panel_ahead * panel_bytes);
+  const int tiles = (num_rows + bf16_tile_rows<kPanels>(num_rows) - 1) / bf16_tile_rows<kPanels>(num_rows);
+  const int lines = (int)((kPanels * panel_bytes / 64 + (size_t)tiles * blocks - 1) / ((size_t)tiles * blocks));
+  for (int32_t row = args.row_begin, rows; row < args.row_end; row += rows) {
+    const bool first = !spreads && row == args.row_begin;
+    const TileLines ahead = {next, spreads && next < end ? lines : 0};
+    next += (size_t)ahead.per_block * blocks * 64;
+    rows = bf16_tile_rows<kPanels>(args.row_end - row);
+    switch (rows) {
+      case 16: if constexpr (kPanels == 1) bf16_tile<16, 1>(args, w, row, panel, first, ahead); break;
+      case 8: if constexpr (kPanels <= 2) bf16_tile<8, kPanels>(args, w, row, panel, first, ahead); break;
+      case 4: bf16_tile<4, kPanels>(args, w, row, panel, first, ahead); break;
+      case 2: bf16_tile<2, kPanels>(args, w, row, panel, first, ahead); break;
+      default: bf16_tile<1, kPanels>(args, w, row, panel, first, ahead);
+    }
   }
 }
 
@@ -86,7 +103,9 @@ static void bf16_gemm(const GemmArgs& args) {
     for (; panel < args.panel_end; ++panel) bf16_rows<1>(args, panel);
     return;
   }
-  for (; panel + 4 <= args.panel_end; panel += 4) bf16_rows<4>(args, panel);
+  if (args.row_end - args.row_begin < kLeastRowsToSpread) {
+    for (; panel + 4 <= args.panel_end; panel += 4) bf16_rows<4>(args, panel);
+  }
   for (; panel + 2 <= args.panel_end; panel += 2) bf16_rows<2>(args, panel);
   for (; panel < args.panel_end; ++panel) bf16_rows<1>(args, panel);
 }

@@ -10,11 +10,17 @@ void Executor::attention_phase(Walker& walker, const Phase& phase, const Step& s
   const int32_t kv_heads = plan_.kv.num_kv_heads;
   const int64_t total = static_cast<int64_t>(work.items().size()) * kv_heads;
   const auto args_of = [&](int64_t i) { return item_args(op, step, work.items()[i / kv_heads], static_cast<int32_t>(i % kv_heads), walker.scratch); };
-  for (int64_t i = claims.next(total); i >= 0; i = claims.next(total)) {
-    AttentionArgs args = args_of(i), ahead;
+  // This item and the next one of the thread's own run, which is prefetched while this one ends.
+  AttentionArgs two[2];
+  int64_t prepared = -1;
+  int now = 0;
+  for (int64_t i = claims.next(total); i >= 0; i = claims.next(total), now = 1 - now) {
+    AttentionArgs& args = two[now];
+    if (i != prepared) args = args_of(i);
     if (i + 1 < claims.own_end(total)) {
-      ahead = args_of(i + 1);
-      args.ahead = &ahead;
+      prepared = i + 1;
+      two[1 - now] = args_of(prepared);
+      args.ahead = &two[1 - now];
     }
     attend_item(phase, step, work.items()[i / kv_heads], static_cast<int32_t>(i % kv_heads), args);
   }

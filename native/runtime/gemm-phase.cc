@@ -12,6 +12,7 @@ constexpr size_t kMaxItemBytes = size_t{256} << 10;
 constexpr int32_t kBlockPanels = 2;                  // 32 columns: what goes on to a quantized form is cut there
 constexpr int32_t kSmallTileFloats = 8192;           // results of few rows stay in the first-level cache
 constexpr int32_t kItemsPerThread = 8;
+constexpr int32_t kLeastRowsPerPart = 16;            // of items whose number would not be shared evenly
 
 // Panels that the busiest thread gets when all are equally fast.
 int32_t largest_share(int32_t num_panels, int32_t panels_per_item, int num_threads) {
@@ -59,9 +60,15 @@ void GemmPhase::add_job(GemmJob job, int num_threads, int32_t unit) {
   int32_t largest = static_cast<int32_t>(std::clamp<size_t>(kMaxItemBytes / args.weight->panel_bytes, 1, 256));
   if (job.tile != nullptr) largest = std::min(largest, std::max(kTileColsPerItem, kSmallTileFloats / num_rows) / kPanelRows);
   job.panels_per_item = choose_panels(num_panels, unit, std::min(smallest, largest), largest, num_threads);
+  const int32_t panel_items = (num_panels + job.panels_per_item - 1) / job.panels_per_item;
+  if (panel_items % num_threads != 0 && num_rows >= num_threads * kLeastRowsPerPart) {
+    // So that each thread gets as much.
+    const int32_t parts = num_threads, rows = (num_rows + parts - 1) / parts;
+    job.rows_per_item = std::min(job.rows_per_item, (rows + kLeastRowsPerPart - 1) / kLeastRowsPerPart * kLeastRowsPerPart);
+  }
   job.num_row_items = (num_rows + job.rows_per_item - 1) / job.rows_per_item;
   job.first_item = num_items_;
-  num_items_ += static_cast<int64_t>(job.num_row_items) * ((num_panels + job.panels_per_item - 1) / job.panels_per_item);
+  num_items_ += static_cast<int64_t>(job.num_row_items) * panel_items;
   jobs_.push_back(job);
 }
 
