@@ -63,7 +63,7 @@ void GemmPhase::add_job(GemmJob job, int num_threads, int32_t unit) {
   const int32_t panel_items = (num_panels + job.panels_per_item - 1) / job.panels_per_item;
   if (panel_items % num_threads != 0 && num_rows >= num_threads * kLeastRowsPerPart) {
     // So that each thread gets as much.
-    const int32_t parts = num_threads, rows = (num_rows + parts - 1) / parts;
+    const int32_t rows = (num_rows + num_threads - 1) / num_threads;
     job.rows_per_item = std::min(job.rows_per_item, (rows + kLeastRowsPerPart - 1) / kLeastRowsPerPart * kLeastRowsPerPart);
   }
   job.num_row_items = (num_rows + job.rows_per_item - 1) / job.rows_per_item;

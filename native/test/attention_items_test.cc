@@ -1,12 +1,15 @@
 // The attention work of random steps: every segment of every query token is done exactly once, tokens share an item only where their
-// blocks are the same, and partial results do not overlap.
+// blocks are the same, and partial results do not overlap. What is prefetched for it is what it reads.
 #include <algorithm>
 #include <cstdio>
 #include <map>
 #include <random>
+#include <set>
 #include <utility>
 
 #include "runtime/attention-items.h"
+#include "runtime/cpu-features.h"
+#include "runtime/kv-prefetch.h"
 
 using namespace pagoda;
 
@@ -98,11 +101,48 @@ void check(const StepInput& in, const Plan& plan, const AttentionItems& work, in
   expect(end == work.partial_floats(), "partial results have room");
 }
 
+// -> whether all threads together had so little to prefetch that it was not cut.
+bool check_prefetch(const StepInput& in, const Plan& plan, const AttentionItems& work, int32_t kv_group, int num_threads) {
+  const KvSpec& kv = plan.kv;
+  const int32_t num_groups = static_cast<int32_t>(kv.groups.size()), window = kv.groups[kv_group].window;
+  std::set<size_t> wanted, got;  // offsets in the pool
+  for (int32_t s = 0; s < in.num_seqs; s++) {
+    for (int32_t token = window > 0 ? std::max(0, in.num_computed[s] - window + 1) : 0; token < in.num_computed[s]; token++) {
+      const int32_t block = in.block_tables[in.block_table_start[s * num_groups + kv_group] + token / kv.block_size];
+      wanted.insert(block * kv.block_bytes() + kv.layer_index[kv_group] * kv.layer_bytes());
+    }
+  }
+  const uint8_t* const pool = reinterpret_cast<const uint8_t*>(uintptr_t{1} << 40);
+  bool is_whole = true;
+  for (int thread = 0; thread < num_threads; thread++) {
+    KvPrefetch prefetch;
+    prefetch.reserve(plan, WeightStore(nullptr, nullptr), *choose_kernels("portable"), num_threads);
+    prefetch.fill(plan, work, in, pool, kv_group, thread, num_threads);
+    const Upcoming& upcoming = *prefetch.upcoming();
+    size_t bytes = 0;
+    for (const Upcoming::Run* run = upcoming.next; run < upcoming.end; run++) {
+      expect(run->lines * 64 == static_cast<int64_t>(kv.layer_bytes()), "a run is the layer's part of a block");
+      got.insert(static_cast<size_t>(run->data - pool));
+      bytes += kv.layer_bytes();
+    }
+    expect(bytes < (size_t{4} << 20) + kv.layer_bytes(), "a thread prefetches a few megabytes at most");
+    expect(bytes == 0 || upcoming.lines_per_block > 0, "what is prefetched gets lines");
+    is_whole = is_whole && bytes < size_t{256} << 10;
+  }
+  if (in.num_tokens < 12) {
+    expect(got.empty(), "a step of few tokens prefetches nothing");
+    return false;
+  }
+  for (const size_t offset : got) expect(wanted.count(offset) == 1, "only keys that the step reads are prefetched");
+  if (is_whole) expect(got == wanted, "all of them are prefetched");
+  return is_whole;
+}
+
 }  // namespace
 
 int main() {
   Random random{std::mt19937(5)};
-  int64_t num_shared = 0;
+  int64_t num_shared = 0, num_whole = 0;
   for (int run = 0; run < 2000; run++) {
     Plan plan;
     plan.kv.block_size = 8 << random.below(5);
@@ -110,17 +150,24 @@ int main() {
     plan.kv.head_dim = 64;
     plan.kv.groups.resize(2);
     plan.kv.groups[1].window = 1 + random.below(900);
-    const StepInput in = random_step(random, plan.kv.block_size, 2);
+    plan.kv.layers_per_group = 3;
+    plan.kv.layer_group = {0, 1};
+    plan.kv.layer_index = {2, 1};
+    StepInput in = random_step(random, plan.kv.block_size, 2);
+    in.num_tokens = in.token_start[in.num_seqs];
     const int32_t group = 1 + random.below(9);
     AttentionItems work;
     for (int32_t kv_group = 0; kv_group < 2; kv_group++) {
-      work.build(in, plan, kv_group, group, 1 + random.below(8));
+      const int num_threads = 1 + random.below(8);
+      work.build(in, plan, kv_group, group, num_threads);
       check(in, plan, work, kv_group, group);
+      num_whole += check_prefetch(in, plan, work, kv_group, num_threads);
       for (const AttentionItem& item : work.items()) num_shared += item.num_members > 1;
     }
     if (num_failures > 0) break;
   }
   expect(num_shared > 300, "blocks are shared in many steps");
+  expect(num_whole > 300, "everything is prefetched in many steps");
   std::printf(num_failures == 0 ? "attention items: all passed (%lld shared)\n" : "attention items: failed (%lld shared)\n", static_cast<long long>(num_shared));
   return num_failures == 0 ? 0 : 1;
 }
