@@ -51,8 +51,8 @@ template <int kRows, int kPanels> PAGODA_NOINLINE void bf16_tile(const GemmArgs&
   TileLines upcoming = take_upcoming(args.upcoming, (cols + 31) / 32);
   for (int32_t k = 0; k < pairs; ++k, w += 64, x += 4) {
     if (k % 16 == 0) {
-      prefetch_for_block(upcoming);
-      prefetch_for_block(ahead);
+      prefetch_lines_to_second_level(upcoming);
+      prefetch_lines_to_second_level(ahead);
     }
     __m512bh v[kPanels];
     PAGODA_UNROLL for (int p = 0; p < kPanels; ++p) {
@@ -79,13 +79,11 @@ template <int kPanels> static void bf16_rows(const GemmArgs& args, int32_t panel
   const uint8_t* w = args.weight->data + (size_t)panel * panel_bytes;
   const int32_t num_rows = args.row_end - args.row_begin, blocks = (args.weight->cols + 31) / 32;
   const bool spreads = num_rows >= kLeastRowsToSpread;
-  const uint8_t *next = w + kPanels * panel_bytes, *const end = std::min(next + kPanels * panel_bytes, (const uint8_t*)args.weight->data + (size_t)args.panel_ahead * panel_bytes);
-  const int tiles = (num_rows + bf16_tile_rows<kPanels>(num_rows) - 1) / bf16_tile_rows<kPanels>(num_rows);
-  const int lines = (int)((kPanels * panel_bytes / 64 + (size_t)tiles * blocks - 1) / ((size_t)tiles * blocks));
+  const int height = bf16_tile_rows<kPanels>(num_rows);
+  SpreadLines next = spread_lines(w + kPanels * panel_bytes, kPanels * panel_bytes, args.weight->data + (size_t)args.panel_ahead * panel_bytes, (num_rows + height - 1) / height, blocks);
   for (int32_t row = args.row_begin, rows; row < args.row_end; row += rows) {
     const bool first = !spreads && row == args.row_begin;
-    const TileLines ahead = {next, spreads && next < end ? lines : 0};
-    next += (size_t)ahead.per_block * blocks * 64;
+    const TileLines ahead = spreads ? take_lines(next, blocks) : TileLines{nullptr, 0};
     rows = bf16_tile_rows<kPanels>(args.row_end - row);
     switch (rows) {
       case 16: if constexpr (kPanels == 1) bf16_tile<16, 1>(args, w, row, panel, first, ahead); break;

@@ -16,10 +16,11 @@
 #include "kernels.h"
 #include "packed-format.h"
 #include "simd.h"
-#include "gemm-tile-inl.h"
+#include "tile-lines-inl.h"
 #include "gemm-bf16-avx512-inl.h"
 #include "gemm-f32-inl.h"
 #include "quantize-inl.h"
+#include "gemm-tile-inl.h"
 #if defined(PAGODA_ISA_AVX512) && __has_include("gemm-int8-avx512-inl.h")
 #include "gemm-int8-avx512-inl.h"
 #elif defined(PAGODA_ISA_AVX2) && __has_include("gemm-int8-avx2-inl.h")
@@ -75,25 +76,17 @@ static void int8_gemm(const GemmArgs& args) {
     for (int32_t panel = args.panel_begin, panels; panel < args.panel_end; panel += panels) {
       panels = tile_panels(weight.format, end - begin, args.panel_end - panel);
       const TileHeights& tiles = tile_heights(weight.format, panels);
-      job.panel = panel;
-      job.codes = weight.data + (size_t)panel * weight.panel_bytes;
-      job.scales = job.codes + layout.scales;
-      job.supers = job.codes + layout.supers;
-      // While the tiles work on these panels, the next ones come in, evenly spread over their blocks.
+      point_at_panel(job, weight, layout, panel);
+      // While the tiles work on these panels, the next ones come in.
       const size_t now_bytes = (size_t)panels * weight.panel_bytes;
-      job.ahead = job.codes + std::max(now_bytes, kLeastAhead);
-      const uint8_t* const last = std::min<const uint8_t*>(job.ahead + now_bytes, ahead_end);
-      const int tall = tiles.heights[0];
-      const uint32_t slots = (uint32_t)((end - begin + tall - 1) / tall * job.blocks);
-      const int lines = (int)(((uint32_t)(now_bytes / 64) + slots - 1) / slots);
+      SpreadLines next = spread_lines(job.codes + std::max(now_bytes, kLeastAhead), now_bytes, ahead_end, (end - begin + tiles.heights[0] - 1) / tiles.heights[0], job.blocks);
       for (job.row = begin; job.row < end; job.row += job.rows) {
         job.rows = tile_height(tiles, job.row, end - job.row);
-        job.lines_ahead = job.ahead < last ? lines : 0;
         job.row_in_group = job.row % kGroupRows;
         job.records = reinterpret_cast<const Record*>(args.q->data) + (size_t)(job.row / kGroupRows) * job.blocks;
+        job.ahead = take_lines(next, job.blocks);
         job.upcoming = take_upcoming(args.upcoming, job.blocks);
         tile_function(weight.format, job.rows, panels)(job);
-        job.ahead += (size_t)job.lines_ahead * 64 * job.blocks;
       }
     }
   }

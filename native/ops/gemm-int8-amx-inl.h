@@ -111,9 +111,7 @@ template <Format F> static void amx_gemm_of(const GemmArgs& args) {
   auto* const panel = reinterpret_cast<UnpackedBlock*>(args.scratch);
   configure_tiles();
   for (int32_t p = args.panel_begin; p < args.panel_end; ++p) {
-    job.codes = weight.data + (size_t)p * weight.panel_bytes;
-    job.scales = job.codes + layout.scales;
-    job.supers = job.codes + layout.supers;
+    point_at_panel(job, weight, layout, p);
     unpack_panel<F>(job, panel);
     asm volatile("" ::: "memory");  // tile loads name no memory: the panel has to be there before them
     for (int32_t first = args.row_begin / kTileRows * kTileRows; first < args.row_end; first += kTileRows) {

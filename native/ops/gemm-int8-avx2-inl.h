@@ -68,9 +68,7 @@ template <Format F, int kRows> PAGODA_NOINLINE void maddubs_tile(const TileJob& 
   const int blocks = job.blocks, row0 = job.row_in_group;
   const uint8_t *codes = job.codes, *scales = job.scales, *supers = job.supers;
   const Record* record = job.records;
-  const uint8_t* ahead = job.ahead;
-  const int lines_ahead = job.lines_ahead;
-  TileLines upcoming = job.upcoming;
+  TileLines ahead = job.ahead, upcoming = job.upcoming;
   const __m256i ones = _mm256_set1_epi16(1);
   __m256i table = ones;
   if constexpr (facts.table != CodeTable::None) table = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i*)(facts.table == CodeTable::Iq4 ? kIq4Values : kMxfp4Values)));
@@ -81,8 +79,8 @@ template <Format F, int kRows> PAGODA_NOINLINE void maddubs_tile(const TileJob& 
   PAGODA_UNROLL for (int i = 0; i < kRows * 2; ++i) _mm256_store_ps(sums + 8 * i, _mm256_setzero_ps());
 
   for (int b = 0; b < blocks; ++b) {
-    for (int i = 0; i < lines_ahead; ++i, ahead += 64) prefetch(ahead);
-    prefetch_for_block(upcoming);
+    prefetch_lines(ahead);
+    prefetch_lines_to_second_level(upcoming);
     __m256i isum[kRows][2], acc[kRows][2], multiplier[2][2];  // the multiplier of 16-bit sums: 1, or the scale of these 16 columns
     if constexpr (facts.sixteens()) {
       PAGODA_UNROLL for (int h = 0; h < 2; ++h)

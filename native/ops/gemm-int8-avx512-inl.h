@@ -86,9 +86,7 @@ template <Format F, int kRows, int kPanels> PAGODA_NOINLINE void vnni_tile(const
   const int blocks = job.blocks, row0 = job.row_in_group;
   const uint8_t *codes = job.codes, *scales = job.scales, *supers = job.supers;
   const Record* record = job.records;
-  const uint8_t* ahead = job.ahead;
-  const int lines_ahead = job.lines_ahead;
-  TileLines upcoming = job.upcoming;
+  TileLines ahead = job.ahead, upcoming = job.upcoming;
   const __m512i table = code_table<F>();
 
   f32x16 sums[kRows * kPanels];
@@ -96,8 +94,8 @@ template <Format F, int kRows, int kPanels> PAGODA_NOINLINE void vnni_tile(const
   f32x16 super_scale[kPanels] = {}, super_min[kPanels] = {};
 
   for (int b = 0; b < blocks; ++b) {
-    for (int i = 0; i < lines_ahead; ++i, ahead += 64) prefetch(ahead);
-    prefetch_for_block(upcoming);
+    prefetch_lines(ahead);
+    prefetch_lines_to_second_level(upcoming);
     if constexpr (facts.super_blocks()) {
       if ((b & 7) == 0) {
         const uint16_t* s = reinterpret_cast<const uint16_t*>(supers);
@@ -166,25 +164,19 @@ template <Format F, int kRows, int kPanels> PAGODA_NOINLINE void vnni_tile(const
 // Three panels share the loads of the activations; four panels are two pairs. Up to three rows wait for their weights, which come from memory
 // fastest in one stream.
 constexpr int32_t kTilePanels = 3, kLeastRowsForPanels = 4;
-constexpr TileHeights kCommonHeights = {{4, 3, 2, 1}, 4}, kRareHeights = {{4, 1}, 2};
+constexpr TileHeights kAllHeights = {{4, 3, 2, 1}, 4}, kFewHeights = {{4, 1}, 2};  // few keep the build short
 static int32_t tile_panels(Format format, int32_t rows, int32_t left) {
   if (is_rare(format) || rows < kLeastRowsForPanels) return 1;
   return left == 2 || left == 4 ? 2 : std::min(left, kTilePanels);
 }
-static const TileHeights& tile_heights(Format format, int32_t panels) { return is_rare(format) || panels == 2 ? kRareHeights : kCommonHeights; }
+static const TileHeights& tile_heights(Format format, int32_t panels) { return is_rare(format) || panels == 2 ? kFewHeights : kAllHeights; }
 template <Format F> static TileFn common_tile(int rows, int32_t panels) {
-  switch (panels * 8 + rows) {
-    case 3 * 8 + 4: return vnni_tile<F, 4, 3>;
-    case 3 * 8 + 3: return vnni_tile<F, 3, 3>;
-    case 3 * 8 + 2: return vnni_tile<F, 2, 3>;
-    case 3 * 8 + 1: return vnni_tile<F, 1, 3>;
-    case 2 * 8 + 4: return vnni_tile<F, 4, 2>;
-    case 2 * 8 + 1: return vnni_tile<F, 1, 2>;
-    case 1 * 8 + 4: return vnni_tile<F, 4, 1>;
-    case 1 * 8 + 3: return vnni_tile<F, 3, 1>;
-    case 1 * 8 + 2: return vnni_tile<F, 2, 1>;
-    default: return vnni_tile<F, 1, 1>;
-  }
+  static constexpr TileFn kTiles[kTilePanels][4] = {
+      {vnni_tile<F, 1, 1>, vnni_tile<F, 2, 1>, vnni_tile<F, 3, 1>, vnni_tile<F, 4, 1>},
+      {vnni_tile<F, 1, 2>, nullptr, nullptr, vnni_tile<F, 4, 2>},
+      {vnni_tile<F, 1, 3>, vnni_tile<F, 2, 3>, vnni_tile<F, 3, 3>, vnni_tile<F, 4, 3>},
+  };
+  return kTiles[panels - 1][rows - 1];
 }
 template <Format F> static TileFn rare_tile(int rows) { return rows == 4 ? vnni_tile<F, 4, 1> : vnni_tile<F, 1, 1>; }
 

@@ -1,50 +1,31 @@
-// What an integer tile gets: some rows of activations against one panel of weights, all columns.
+// What an integer tile gets: some rows of activations against some panels of weights, all columns.
 #pragma once
-#include <algorithm>
-
 #include "kernels.h"
 #include "quantize-inl.h"
 #include "simd.h"
+#include "tile-lines-inl.h"
 
 namespace pagoda {
 namespace PAGODA_ISA_NAMESPACE {
 
-// So many lines for each block of 32 columns that a tile works on.
-struct TileLines {
-  const uint8_t* data;
-  int per_block;
-};
-PAGODA_INLINE void prefetch_for_block(TileLines& lines) {
-  for (int i = 0; i < lines.per_block; ++i, lines.data += 64) prefetch_to_second_level(lines.data);
-}
-
-// A tile's part of what is upcoming. The end of a run, less than a line per block, comes at once.
-static TileLines take_upcoming(Upcoming* upcoming, int blocks) {
-  if (upcoming == nullptr || upcoming->next == upcoming->end) return {nullptr, 0};
-  Upcoming::Run& run = *upcoming->next;
-  const int per_block = (int)std::min<int64_t>(run.lines / blocks, upcoming->lines_per_block);
-  const TileLines lines = {run.data, per_block};
-  run.data += (size_t)per_block * blocks * 64;
-  run.lines -= (int64_t)per_block * blocks;
-  if (run.lines < blocks) {
-    for (; run.lines > 0; --run.lines, run.data += 64) prefetch_to_second_level(run.data);
-    ++upcoming->next;
-  }
-  return lines;
-}
-
 struct TileJob {
   const GemmArgs* args;
-  const uint8_t *codes, *scales, *supers;  // of the panel
+  const uint8_t *codes, *scales, *supers;  // of the first panel
   const Record* records;                   // of the group that holds the rows, first block
   int blocks;
   int row_in_group, rows;
   int32_t row, panel;
-  const uint8_t* ahead;  // weights that come after these panels' ones: a tile prefetches `lines_ahead` cache lines of them per block
-  int lines_ahead;
-  TileLines upcoming;
+  TileLines ahead;     // weights that come after these panels' ones
+  TileLines upcoming;  // for what comes after the products
 };
 using TileFn = void (*)(const TileJob& job);
+
+static void point_at_panel(TileJob& job, const PackedWeight& weight, const PanelLayout& layout, int32_t panel) {
+  job.panel = panel;
+  job.codes = weight.data + (size_t)panel * weight.panel_bytes;
+  job.scales = job.codes + layout.scales;
+  job.supers = job.codes + layout.supers;
+}
 
 // The heights an instruction set offers, tallest first. A tile stays inside a group of rows.
 struct TileHeights {

@@ -5,8 +5,6 @@
 namespace pagoda {
 namespace {
 
-int32_t first_visible(const AttentionTile& tile, int32_t window) { return window > 0 ? std::max(0, tile.position - window + 1) : 0; }
-
 // For `num_keys` keys, of a tile of `num_rows` rows of queries.
 int64_t cost_of(int64_t num_keys, int64_t num_rows) { return (num_keys + 16) * (num_rows + 6); }
 

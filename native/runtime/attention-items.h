@@ -2,6 +2,7 @@
 // when there is too little to keep the threads busy, or when sequences share the blocks of a segment: then these are read once for
 // all of them. The results are the same either way.
 #pragma once
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -18,6 +19,9 @@ struct AttentionTile {
   int32_t seq, first_token, num_tokens;  // first_token: row of the step
   int32_t position;                      // of first_token
 };
+
+// Of the keys that the first token sees.
+inline int32_t first_visible(const AttentionTile& tile, int32_t window) { return window > 0 ? std::max(0, tile.position - window + 1) : 0; }
 
 // A tile whose segments are done apart; whoever does the last merges them, in order.
 struct AttentionSplit {

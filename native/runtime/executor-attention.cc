@@ -11,16 +11,16 @@ void Executor::attention_phase(Walker& walker, const Phase& phase, const Step& s
   const int64_t total = static_cast<int64_t>(work.items().size()) * kv_heads;
   const auto args_of = [&](int64_t i) { return item_args(op, step, work.items()[i / kv_heads], static_cast<int32_t>(i % kv_heads), walker.scratch); };
   // This item and the next one of the thread's own run, which is prefetched while this one ends.
-  AttentionArgs two[2];
+  AttentionArgs both[2];
   int64_t prepared = -1;
-  int now = 0;
-  for (int64_t i = claims.next(total); i >= 0; i = claims.next(total), now = 1 - now) {
-    AttentionArgs& args = two[now];
+  int current = 0;
+  for (int64_t i = claims.next(total); i >= 0; i = claims.next(total), current = 1 - current) {
+    AttentionArgs& args = both[current];
     if (i != prepared) args = args_of(i);
     if (i + 1 < claims.own_end(total)) {
       prepared = i + 1;
-      two[1 - now] = args_of(prepared);
-      args.ahead = &two[1 - now];
+      both[1 - current] = args_of(prepared);
+      args.ahead = &both[1 - current];
     }
     attend_item(phase, step, work.items()[i / kv_heads], static_cast<int32_t>(i % kv_heads), args);
   }
@@ -31,12 +31,12 @@ void Executor::attention_phase(Walker& walker, const Phase& phase, const Step& s
 // The products from here on bring what the next attention from op `first_op` on reads into the cache.
 void Executor::prefetch_next_attention(const Walker& walker, const Step& step, int32_t first_op) {
   KvPrefetch& prefetch = kv_prefetch_[walker.thread];
-  prefetch.clear();
   for (size_t i = first_op; i < plan_.ops.size(); i++) {
     if (plan_.ops[i].kind != OpKind::Attention) continue;
     const int32_t layer = plan_.ops[i].layer;
     return prefetch.fill(plan_, attention_[plan_.kv.layer_group[layer]], step.in, step_kv_, layer, walker.thread, pool_->num_threads());
   }
+  prefetch.clear();
 }
 
 AttentionArgs Executor::attention_args(const Op& op, const Step& step, const AttentionTile& tile, int32_t kv_head, float* scratch) const {

@@ -45,14 +45,13 @@ void KvPrefetch::fill(const Plan& plan, const AttentionItems& work, const StepIn
   const int32_t group = spec.layer_group[layer], window = spec.groups[group].window, num_groups = static_cast<int32_t>(spec.groups.size());
   const uint8_t* const here = kv + spec.layer_index[layer] * spec.layer_bytes();
   const int64_t num_items = static_cast<int64_t>(work.items().size());
-  runs_.clear();
-  upcoming_ = {};
+  clear();
   if (in.num_tokens < kLeastTokens) return;
   size_t bytes = 0;
   for (int64_t i = num_items * thread / num_threads; i < num_items * (thread + 1) / num_threads && bytes < most_bytes_; i++) {
     const AttentionItem& item = work.items()[i];
     if (item.tile.first_token != in.token_start[item.tile.seq]) continue;  // the sequence's first tile reads the same
-    int32_t begin = window > 0 ? std::max(0, item.tile.position - window + 1) : 0, end = item.tile.position;
+    int32_t begin = first_visible(item.tile, window), end = item.tile.position;
     if (item.segment >= 0) {
       begin = std::max(begin, item.segment * kAttentionSegment);
       end = std::min(end, (item.segment + 1) * kAttentionSegment);

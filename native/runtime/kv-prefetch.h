@@ -14,7 +14,10 @@ namespace pagoda {
 class alignas(64) KvPrefetch {
  public:
   void reserve(const Plan& plan, const WeightStore& weights, const Kernels& kernels, int num_threads);
-  void clear() { upcoming_ = {}; }
+  void clear() {
+    runs_.clear();
+    upcoming_ = {};
+  }
   // What the thread's own items of the attention of `layer` read of tokens that were computed before this step, at most its share of the
   // last-level cache.
   void fill(const Plan& plan, const AttentionItems& work, const StepInput& in, const uint8_t* kv, int32_t layer, int thread, int num_threads);

@@ -25,6 +25,7 @@
 #include "runtime/packed-cache.h"
 #include "runtime/thread-pool.h"
 #include "test/checks.h"
+#include "test/plans.h"
 
 namespace {
 std::atomic<long> num_allocations{0};
@@ -332,14 +333,7 @@ Plan small_plan() {
   plan.tables.push_back(table);
   int32_t phase = 0;
   const auto op = [&](OpKind kind, int32_t in, int32_t out, int32_t weight) -> Op& {
-    plan.ops.emplace_back();
-    Op& made = plan.ops.back();
-    made.kind = kind;
-    made.phase = phase++;
-    made.in = in;
-    made.out = out;
-    made.weight = weight;
-    made.cols = kHidden;
+    Op& made = add_op(plan, kind, phase++, in, out, weight, kHidden);
     made.num_heads = kHeads;
     made.head_dim = kHeadDim;
     return made;

@@ -14,6 +14,7 @@
 #include "ops/top-values.h"
 #include "runtime/device.h"
 #include "test/checks.h"
+#include "test/plans.h"
 
 using namespace pagoda;
 using namespace pagoda::test;
@@ -99,17 +100,7 @@ Plan plan_of(const Model& model) {
   // 0 residual, 1 selected, 2 logits, 3 selected in int8
   plan.buffers = {{false, RowForm::Float, kHidden}, {true, RowForm::Float, kHidden}, {true, RowForm::Float, model.vocab_size}};
   if (model.int8) plan.buffers.push_back({true, RowForm::Int8, kHidden});
-  const auto op = [&](OpKind kind, int32_t phase, int32_t in, int32_t out, int32_t weight) -> Op& {
-    plan.ops.emplace_back();
-    Op& made = plan.ops.back();
-    made.kind = kind;
-    made.phase = phase;
-    made.in = in;
-    made.out = out;
-    made.weight = weight;
-    made.cols = kHidden;
-    return made;
-  };
+  const auto op = [&](OpKind kind, int32_t phase, int32_t in, int32_t out, int32_t weight) -> Op& { return add_op(plan, kind, phase, in, out, weight, kHidden); };
   op(OpKind::Embed, 0, -1, 0, 0);
   op(OpKind::SelectRows, 1, 0, 1, -1);
   if (model.int8) op(OpKind::Quantize, 1, 1, -1, -1).q = 3;
