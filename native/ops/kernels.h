@@ -13,6 +13,7 @@ enum class Format : int32_t {
 };
 constexpr int kNumFormats = 16;
 constexpr int32_t kWeightChunk = 256;  // weights of the vocabulary are summed in chunks of so many ids
+constexpr int32_t kChoiceChunk = 192;  // the choice among all tokens goes by chunks of so many ids: 12 panels, whole items of the output layer
 constexpr int kPanelRows = 16;  // output rows per panel, on every instruction set
 
 // Bytes of one row of `cols` values in the file's own layout; 0 when cols is no multiple of the format's block.
@@ -71,6 +72,11 @@ struct GemmArgs {
 enum class ActivationKind : int32_t { Silu = 0, Gelu = 1, GeluTanh = 2, Relu = 3 };
 enum class KvType : int32_t { F32 = 0, F16 = 1, BF16 = 2, Int8 = 3 };
 
+// Of kChoiceChunk logits: the largest, and the sum of 2^((logit - max) * scale).
+struct ChunkSum {
+  float max, sum;
+};
+
 struct AttentionArgs;  // attention.h
 struct TopValues;      // top-values.h
 
@@ -116,6 +122,10 @@ struct Kernels {
   void (*exact_weights)(const double* x, int32_t n, double max, double temperature, double* weights);
   // Sums of the weights of kWeightChunk logits each, without storing the weights.
   void (*weight_sums)(const float* x, int32_t n, double max, double temperature, double* sums);
+  // The chunks of n logits from the start of one on, and the weights of one chunk's logits: in float32, the same bits on every
+  // instruction set (src/device/reference/choose-in-chunks.ts).
+  void (*sum_chunks)(const float* x, int32_t n, float scale, ChunkSum* chunks);
+  void (*chunk_weights)(const float* x, int32_t n, float max, float scale, float* weights);
 };
 
 const Kernels* kernels_amx();       // null when the compiler did not build it

@@ -1,6 +1,6 @@
-// What sampling does with whole rows: the best values, and exp in double precision, defined to the last bit
-// (src/device/reference/exact-exp.ts): additions and multiplications in a fixed order, none fused, so that every device and
-// instruction set samples the same token from the same logits.
+// What sampling does with whole rows: the best values, exp in double precision and powers of two in float32, both defined to the last bit
+// (src/device/reference/exact-exp.ts, choose-in-chunks.ts): additions and multiplications in a fixed order, none fused, so that every
+// device and instruction set samples the same token from the same logits.
 #pragma once
 #include "kernels.h"
 #include "simd.h"
@@ -86,6 +86,62 @@ static void weight_sums(const float* x, int32_t n, double max_value, double temp
     memcpy(l, lanes, sizeof l);
     for (; i < end; i++) l[(i - start) & 7] += exact_exp((static_cast<double>(x[i]) - max_value) / temperature + (f64n){})[0];
     *sums++ = ((l[0] + l[4]) + (l[2] + l[6])) + ((l[1] + l[5]) + (l[3] + l[7]));
+  }
+}
+
+// 2^((x - max) * scale) for x <= max; 0 below 2^-125 (and of -infinity). A Taylor series: 1.2e-7 at most from 2^r, |r| <= 0.5.
+PAGODA_INLINE f32x16 chunk_weight(f32x16 x, f32x16 max, f32x16 scale) {
+  const f32x16 magic = splat(12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer, whose bits are the lowest of the sum
+  const f32x16 power = (x - max) * scale;
+  const f32x16 shifted = power + magic;
+  const f32x16 r = power - (shifted - magic);
+  f32x16 p = splat(0.00015403530393381606f);
+  p = p * r + splat(0.0013333558146428443f);
+  p = p * r + splat(0.009618129107628477f);
+  p = p * r + splat(0.055504108664821576f);
+  p = p * r + splat(0.2402265069591007f);
+  p = p * r + splat(0.6931471805599453f);
+  p = p * r + splat(1.0f);
+  return select(power >= splat(-125.0f), float_of_bits(bits_of(p) + shift_left<23>(bits_of(shifted))), zero());
+}
+
+// Lanes from `count` on become `rest`.
+PAGODA_INLINE f32x16 load_filled(const float* p, int count, float rest) {
+  alignas(64) float t[16];
+  for (int i = 0; i < 16; ++i) t[i] = i < count ? p[i] : rest;
+  return load(t);
+}
+
+static void sum_chunks(const float* x, int32_t n, float scale, ChunkSum* chunks) {
+  const f32x16 scales = splat(scale);
+  for (int32_t start = 0; start < n; start += kChoiceChunk) {
+    const int32_t end = n - start < kChoiceChunk ? n : start + kChoiceChunk;
+    const int32_t whole = start + (end - start) / 16 * 16;
+    const f32x16 rest = load_filled(x + whole, end - whole, -__builtin_inff());
+    f32x16 max_a = rest, max_b = rest;
+    int32_t i = start;
+    for (; i + 32 <= whole; i += 32) {
+      max_a = max(max_a, load(x + i));
+      max_b = max(max_b, load(x + i + 16));
+    }
+    if (i < whole) max_a = max(max_a, load(x + i));
+    const float largest = reduce_max(max(max_a, max_b));
+    ChunkSum* const chunk = chunks++;
+    chunk->max = largest;
+    chunk->sum = 0;
+    if (largest == -__builtin_inff()) continue;
+    const f32x16 maxes = splat(largest);
+    f32x16 sum = zero();
+    for (i = start; i < whole; i += 16) sum = sum + chunk_weight(load(x + i), maxes, scales);
+    if (whole < end) sum = sum + chunk_weight(rest, maxes, scales);
+    chunk->sum = reduce_add(sum);
+  }
+}
+
+static void chunk_weights(const float* x, int32_t n, float max_value, float scale, float* weights) {
+  for (int32_t i = 0; i < n; i += 16) {
+    const int count = n - i < 16 ? n - i : 16;
+    store_n(weights + i, chunk_weight(load_filled(x + i, count, -__builtin_inff()), splat(max_value), splat(scale)), count);
   }
 }
 

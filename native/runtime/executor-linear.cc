@@ -40,8 +40,8 @@ void Executor::linear_phase(Walker& walker, const Phase& phase, const Step& step
       break;
     case Tail::Best:
       for (int32_t r = 0; r < num_rows; r++) clear_top(top_logits(walker.thread) + r, logit_rows_[chunk_first_ + r].num_top);
-      gemm.add_tiled(linear_args(plan_.ops[phase.first], num_rows), nullptr, num_threads, walker.tile);
-      gemm.run(claims, walker.scratch, upcoming, [&](size_t, const GemmArgs& item) { keep_top_logits(plan_.ops[phase.first], item, walker); });
+      gemm.add_tiled(linear_args(plan_.ops[phase.first], num_rows), nullptr, num_threads, walker.tile, kChoiceChunk);
+      gemm.run(claims, walker.scratch, upcoming, [&](size_t, const GemmArgs& item) { keep_of_logits(plan_.ops[phase.first], item, walker); });
       break;
     default:
       for (int32_t i = phase.first; i < phase.last; i++) gemm.add(linear_args(plan_.ops[i], num_rows), num_threads);

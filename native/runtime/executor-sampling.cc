@@ -1,5 +1,6 @@
-// From the output layer to the token. The items of the product keep the best logits of each row while the columns are in the cache; rows
-// that need no others never have logits in memory. Which thread made which columns makes no difference to what is best in the end.
+// From the output layer to the token. While an item's columns are in the cache it keeps the best logits of each row, and sums the chunks of
+// rows that are sampled from all tokens; rows that need no more never have logits in memory. Which thread made which columns makes no
+// difference to what is best in the end.
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -10,12 +11,14 @@ namespace pagoda {
 
 static_assert(kMaxBestK + kTieRoom + kRescored <= kMaxTopValues, "the best logits of a row have room");
 
-void Executor::keep_top_logits(const Op& product, const GemmArgs& item, const Walker& walker) {
+void Executor::keep_of_logits(const Op& product, const GemmArgs& item, const Walker& walker) {
   const int32_t first_col = item.panel_begin * kPanelRows, cols = std::min(item.panel_end * kPanelRows, plan_.vocab_size) - first_col;
   for (int32_t r = item.row_begin; r < item.row_end; r++) {
+    const LogitRow& info = logit_rows_[chunk_first_ + r];
     const float* logits = walker.tile + item.out_stride * static_cast<size_t>(r - item.row_begin);
     kernels_->keep_top(logits, cols, first_col, top_logits(walker.thread) + r);
-    if (logit_rows_[chunk_first_ + r].in_memory) std::memcpy(row(product.out, plan_.vocab_size, r) + first_col, logits, sizeof(float) * static_cast<size_t>(cols));
+    if (info.chunk_scale > 0) kernels_->sum_chunks(logits, cols, info.chunk_scale, chunk_sums(r) + first_col / kChoiceChunk);
+    if (info.in_memory) std::memcpy(row(product.out, plan_.vocab_size, r) + first_col, logits, sizeof(float) * static_cast<size_t>(cols));
   }
 }
 
@@ -34,29 +37,52 @@ LogitSource Executor::logit_source(const Op& rescore, int32_t chunk_row, float* 
   return {&weights_->matrix(rescore.weight).parts[0], row(rescore.in, rescore.cols, chunk_row), bias, scratch};
 }
 
-// One row of the output layer in memory, after all.
-void Executor::make_logits(int32_t chunk_row, float* scratch) {
+// Columns of the output layer for one row, after all.
+void Executor::make_logits(int32_t chunk_row, int32_t panel_begin, int32_t panel_end, float* out, float* scratch) const {
   GemmArgs args = linear_args(*logits_product_, chunk_rows_);
   args.row_begin = chunk_row;
   args.row_end = chunk_row + 1;
-  args.panel_ahead = args.panel_end;
+  args.panel_begin = panel_begin;
+  args.panel_end = args.panel_ahead = panel_end;
+  // Row 0 and column 0, were they there.
+  args.out = out - static_cast<ptrdiff_t>(args.out_stride) * chunk_row - static_cast<ptrdiff_t>(panel_begin) * kPanelRows;
   args.scratch = scratch;
   kernels_->gemm(&args);
 }
 
-// Does what comes between the output layer and sampling, once per row. Returns what no logit beside the best ones is above.
-float Executor::best_logits(const Walker& walker, const Phase& phase, const Step& step, int32_t chunk_row, TopValues* best) {
+// Does what comes between the output layer and sampling, once per row.
+Executor::BestLogits Executor::best_logits(const Walker& walker, const Phase& phase, const Step& step, int32_t chunk_row) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  BestLogits best;
+  best.others = kInfinity;
   if (logits_product_ == nullptr) {
     if (phase.tail == Tail::Sample) for (int32_t i = phase.first; i < phase.last; i++) row_op(plan_.ops[i], step, chunk_row, walker.scratch);
-    clear_top(best, 1);
-    kernels_->keep_top(row(plan_.ops.back().in, plan_.vocab_size, chunk_row), plan_.vocab_size, 0, best);
-    return kInfinity;
+    clear_top(&best.top, 1);
+    kernels_->keep_top(row(plan_.ops.back().in, plan_.vocab_size, chunk_row), plan_.vocab_size, 0, &best.top);
+    return best;
   }
-  join_top_logits(chunk_row, best);
-  const float others = is_full(*best) ? best->values[best->count - 1] : -kInfinity;
-  if (rescores_best_) rescore(*kernels_, logit_source(plan_.ops[phase.first], chunk_row, walker.scratch), best);
-  return others;
+  join_top_logits(chunk_row, &best.top);
+  best.others = is_full(best.top) ? best.top.values[best.top.count - 1] : -kInfinity;
+  if (rescores_best_) best.rescored = rescore(*kernels_, logit_source(plan_.ops[phase.first], chunk_row, walker.scratch), &best.top);
+  return best;
+}
+
+// False: it takes all logits.
+bool Executor::sample_without_memory(const Walker& walker, int32_t chunk_row, int32_t slot, const BestLogits& best, SampledRow* out) {
+  const LogitRow& info = logit_rows_[chunk_first_ + chunk_row];
+  if (info.in_memory || !best.top.finite) return false;
+  if (info.chunk_scale == 0) return sampler_->sample_best(walker.thread, slot, best.top, best.others, out);
+  struct {
+    const Executor* executor;
+    int32_t chunk_row;
+    float* scratch;
+  } source{this, chunk_row, walker.scratch};
+  ChunkedRow row{chunk_sums(chunk_row), plan_.vocab_size, best.rescored, [&source](int32_t first, int32_t count, float* out) {
+    const int32_t panels = (count + kPanelRows - 1) / kPanelRows;
+    source.executor->make_logits(source.chunk_row, first / kPanelRows, first / kPanelRows + panels, out, source.scratch);
+  }};
+  sampler_->sample_in_chunks(walker.thread, slot, row, out);
+  return true;
 }
 
 void Executor::sample_phase(Walker& walker, const Phase& phase, Step& step) {
@@ -89,12 +115,11 @@ void Executor::take_logits(const Walker& walker, const Phase& phase, Step& step,
   if (!samples && info.prompt_row < 0 && !logits_out_) return;
   const int32_t slot = step.in.slot[info.seq];
   SampledRow* const out = samples ? &step.out.rows[info.result] : nullptr;
-  TopValues best;
-  const float others = best_logits(walker, phase, step, chunk_row, &best);
-  const bool is_done = best.finite && !info.in_memory && sampler_->sample_best(walker.thread, slot, best, others, out);
-  if (!is_done && (best.finite || logits_out_)) {
-    if (!info.in_memory) make_logits(chunk_row, walker.scratch);
+  const BestLogits kept = best_logits(walker, phase, step, chunk_row);
+  const TopValues& best = kept.top;
+  if (!sample_without_memory(walker, chunk_row, slot, kept, out) && (best.finite || logits_out_)) {
     float* logits = row(plan_.ops.back().in, plan_.vocab_size, chunk_row);
+    if (!info.in_memory) make_logits(chunk_row, 0, (plan_.vocab_size + kPanelRows - 1) / kPanelRows, logits, walker.scratch);
     for (int32_t i = 0; i < best.count; i++) logits[best.ids[i]] = best.values[i];
     if (logits_out_) std::copy_n(logits, plan_.vocab_size, logits_out_->data() + static_cast<size_t>(position_[info.token]) * plan_.vocab_size);
     if (info.prompt_row >= 0) sampler_->score_prompt_token(walker.thread, slot, logits, best, &step.out.prompt_rows[info.prompt_row]);

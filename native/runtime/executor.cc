@@ -76,6 +76,7 @@ void Executor::allocate_buffers() {
     logits_product_ = &plan_.ops[phase.first];
     rescores_best_ = plan_.phases.back().tail == Tail::Sample;
     top_logits_.resize(static_cast<size_t>(pool_->num_threads()) * plan_.limits.logit_rows);
+    chunk_sums_.resize(static_cast<size_t>(plan_.limits.logit_rows) * num_choice_chunks(plan_.vocab_size));
   }
   moe_.allocate(plan_, *weights_, *kernels_, plan_.int8);
   token_ids_.resize(max_tokens);
@@ -166,9 +167,11 @@ void Executor::collect_logit_rows(Step& step) {
     const int32_t end = in.token_start[s + 1];
     const int32_t first_sampled = end - in.samples[s];
     const bool all = in.logit_rows[s] == 2;
-    const int32_t num_best = logits_product_ != nullptr && !logits_out_ ? sampler_->num_best(in.slot[s]) : 0;
+    const bool keeps_some = logits_product_ != nullptr && !logits_out_;
+    const int32_t num_best = keeps_some ? sampler_->num_best(in.slot[s]) : 0;
+    const float chunk_scale = keeps_some ? sampler_->chunk_scale(in.slot[s]) : 0;
     for (int32_t t = all ? in.token_start[s] : first_sampled; t < end; t++) {
-      LogitRow row{s, t, -1, -1, t + 1 < end ? token_ids_[t + 1] : -1, 0, true};
+      LogitRow row{s, t, -1, -1, t + 1 < end ? token_ids_[t + 1] : -1, 0, 0, true};
       if (t >= first_sampled) row.result = step.out.row_start[s] + (t - first_sampled);
       if (all && !logits_out_ && sampler_->wants_prompt_logprobs(in.slot[s])) {
         const int32_t next = sampler_->prompt_token(in.slot[s], position_[t] + 1);
@@ -184,7 +187,8 @@ void Executor::collect_logit_rows(Step& step) {
           prompt.top_logprobs.clear();
         }
       }
-      row.in_memory = num_best == 0 || row.prompt_row >= 0;
+      row.in_memory = (num_best == 0 && chunk_scale == 0) || row.prompt_row >= 0;
+      if (!row.in_memory) row.chunk_scale = chunk_scale;
       // However low the rescored ones end, num_best others are not below the last one kept.
       row.num_top = std::max(num_best, 1) + (rescores_best_ ? kRescored : 0);
       if (row.result >= 0 || row.prompt_row >= 0 || logits_out_) logit_rows_.push_back(row);

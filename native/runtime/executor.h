@@ -51,7 +51,15 @@ class Executor {
     int32_t result;  // row of the results that its sample fills, or -1
     int32_t draft;   // the sequence's next token in the step: sampling goes on while it is the sampled one; -1 = none
     int32_t num_top;  // how many of its best logits are kept
+    float chunk_scale;  // of the sums of its chunks that it is sampled from; 0 = it is not
     bool in_memory;   // all of its logits are wanted
+  };
+
+  // Of one row, rescored.
+  struct BestLogits {
+    TopValues top;
+    float others;  // no other logit is above it
+    RescoredLogits rescored;
   };
 
   Claims begin_phase(Walker& walker);
@@ -86,13 +94,15 @@ class Executor {
   void end_segment(const Phase& phase, const Step& step, int32_t split, int32_t kv_head, float* scratch);
   void finish_attention(const Phase& phase, const AttentionTile& tile, int32_t kv_head);
   TopValues* top_logits(int thread) { return top_logits_.data() + static_cast<size_t>(thread) * plan_.limits.logit_rows; }
-  void keep_top_logits(const Op& product, const GemmArgs& item, const Walker& walker);
+  ChunkSum* chunk_sums(int32_t chunk_row) { return chunk_sums_.data() + static_cast<size_t>(chunk_row) * num_choice_chunks(plan_.vocab_size); }
+  void keep_of_logits(const Op& product, const GemmArgs& item, const Walker& walker);
   void sample_phase(Walker& walker, const Phase& phase, Step& step);
   bool samples_with_row_before(int32_t chunk_row) const;
   void take_logits(const Walker& walker, const Phase& phase, Step& step, int32_t chunk_row);
-  float best_logits(const Walker& walker, const Phase& phase, const Step& step, int32_t chunk_row, TopValues* best);
+  BestLogits best_logits(const Walker& walker, const Phase& phase, const Step& step, int32_t chunk_row);
+  bool sample_without_memory(const Walker& walker, int32_t chunk_row, int32_t slot, const BestLogits& best, SampledRow* out);
   void join_top_logits(int32_t chunk_row, TopValues* best);
-  void make_logits(int32_t chunk_row, float* scratch);
+  void make_logits(int32_t chunk_row, int32_t panel_begin, int32_t panel_end, float* out, float* scratch) const;
   LogitSource logit_source(const Op& rescore, int32_t chunk_row, float* scratch) const;
   void moe_phase(Walker& walker, const Op& op, int32_t num_rows);
   void gather_expert_rows(Walker& walker, const Op& op, int32_t num_rows);
@@ -142,6 +152,7 @@ class Executor {
   const Op* logits_product_ = nullptr;          // whose items keep the best logits
   bool rescores_best_ = false;                  // some of them are computed once more
   std::vector<TopValues> top_logits_;           // [threads][logit_rows] the best of those that a thread has made
+  std::vector<ChunkSum> chunk_sums_;            // [logit_rows][chunks], of rows that are sampled from them
   QuantizedRows moe_q_[4];                      // expert input, expert hidden, shared input, shared hidden
   std::vector<float>* logits_out_ = nullptr;
   std::unique_ptr<std::atomic<int64_t>[]> counters_;  // of three phases in turn, kClaimStride per thread

@@ -9,7 +9,6 @@ namespace {
 constexpr int32_t kRowsPerItem = 256;                // activations of an item stay in the second-level cache
 constexpr size_t kMinItemBytes = size_t{48} << 10;   // weights of an item: enough to stream
 constexpr size_t kMaxItemBytes = size_t{256} << 10;
-constexpr int32_t kBlockPanels = 2;                  // 32 columns: what goes on to a quantized form is cut there
 constexpr int32_t kSmallTileFloats = 8192;           // results of few rows stay in the first-level cache
 constexpr int32_t kItemsPerThread = 8;
 constexpr int32_t kLeastRowsPerPart = 16;            // of items whose number would not be shared evenly
@@ -42,13 +41,13 @@ void GemmPhase::add(const GemmArgs& args, int num_threads, int32_t unit_panels) 
   add_job(job, num_threads, unit_panels > 0 ? unit_panels : kernels_->panels_together(args.weight->format));
 }
 
-void GemmPhase::add_tiled(const GemmArgs& args, const GemmArgs* up, int num_threads, float* tile) {
+void GemmPhase::add_tiled(const GemmArgs& args, const GemmArgs* up, int num_threads, float* tile, int32_t unit_cols) {
   GemmJob job;
   job.args = args;
   job.up = up;
   job.tile = tile;
   job.rows_per_item = kTileRowsPerItem;
-  add_job(job, num_threads, std::lcm(kBlockPanels, kernels_->panels_together(args.weight->format)));
+  add_job(job, num_threads, std::lcm(unit_cols / kPanelRows, kernels_->panels_together(args.weight->format)));
 }
 
 void GemmPhase::add_job(GemmJob job, int num_threads, int32_t unit) {

@@ -11,6 +11,7 @@ namespace pagoda {
 // Rows and columns of an item whose results stay with its thread; with few rows it may have more columns.
 constexpr int32_t kTileRowsPerItem = 256, kTileColsPerItem = 128;
 constexpr size_t kGemmTileFloats = 2 * static_cast<size_t>(kTileRowsPerItem) * kTileColsPerItem;
+static_assert(kTileRowsPerItem * kChoiceChunk <= kGemmTileFloats, "a chunk of logits fits into a tile");
 
 struct GemmJob {
   GemmArgs args;  // row and panel ranges are those of the whole job
@@ -31,8 +32,9 @@ class GemmPhase {
   void reserve(size_t num_jobs) { jobs_.reserve(num_jobs); }
   // Items are whole multiples of `unit_panels` panels; 0: of what is fastest.
   void add(const GemmArgs& args, int num_threads, int32_t unit_panels = 0);
-  // Items whose results stay with the thread that goes on with them: `tile` has kGemmTileFloats.
-  void add_tiled(const GemmArgs& args, const GemmArgs* up, int num_threads, float* tile);
+  // Items whose results stay with the thread that goes on with them: `tile` has kGemmTileFloats. Items are whole multiples of
+  // `unit_cols` columns: 32 of what goes on to a quantized form.
+  void add_tiled(const GemmArgs& args, const GemmArgs* up, int num_threads, float* tile, int32_t unit_cols = 2 * kPanelRows);
   // Every thread calls it; returns when nothing is left to claim. `upcoming` is the thread's, or null. `after` gets the index of the job and the arguments of the item.
   template <typename F>
   void run(const Claims& claims, float* scratch, Upcoming* upcoming, F after) const {

@@ -30,16 +30,23 @@ void rescore(const Kernels& kernels, const LogitSource& source, float* logits) {
   for (int32_t i = 0; i < best.count; i++) logits[best.ids[i]] = logit_of(kernels, source, best.ids[i]);
 }
 
-void rescore(const Kernels& kernels, const LogitSource& source, TopValues* best) {
-  if (!best->finite) return;
+RescoredLogits rescore(const Kernels& kernels, const LogitSource& source, TopValues* best) {
+  RescoredLogits rescored;
+  if (!best->finite) return rescored;
   const TopValues before = *best;
-  const int32_t num_rescored = std::min(kRescored, before.count);
+  rescored.count = std::min(kRescored, before.count);
   clear_top(best, before.capacity);
   for (int32_t i = 0; i < before.count; i++) {
-    const float value = i < num_rescored ? logit_of(kernels, source, before.ids[i]) : before.values[i];
+    float value = before.values[i];
+    if (i < rescored.count) {
+      rescored.ids[i] = before.ids[i];
+      rescored.before[i] = value;
+      rescored.after[i] = value = logit_of(kernels, source, before.ids[i]);
+    }
     best->finite = best->finite && value * 0.0f == 0.0f;
     offer_value(best, value, before.ids[i]);
   }
+  return rescored;
 }
 
 }  // namespace pagoda

@@ -16,11 +16,18 @@ struct LogitSource {
   float* scratch;
 };
 
+// What rescoring has replaced.
+struct RescoredLogits {
+  int32_t count = 0;
+  int32_t ids[kRescored];
+  float before[kRescored], after[kRescored];
+};
+
 // Replaces the kRescored largest logits, of equal ones those with the lower ids. A row that is not finite stays as it is: the sampler
 // reports it.
 void rescore(const Kernels& kernels, const LogitSource& source, float* logits);
 
 // The same for a row of which the best logits are known, all or at least kRescored of them, and orders those anew.
-void rescore(const Kernels& kernels, const LogitSource& source, TopValues* best);
+RescoredLogits rescore(const Kernels& kernels, const LogitSource& source, TopValues* best);
 
 }  // namespace pagoda

@@ -55,32 +55,6 @@ double chunked_sum(const std::vector<Kept>& kept) {
   return total;
 }
 
-int32_t last_weighted(const double* weights, int32_t end) {
-  int32_t token = end - 1;
-  while (token > 0 && !(weights[token] > 0)) token--;
-  return token;
-}
-
-// Inverse of the cumulative sum in order of id; the sparse twin below adds the same numbers in the same order.
-int32_t choose_dense(const double* weights, int32_t n, double u) {
-  const double target = u * chunked_sum(weights, n);
-  double running = 0;
-  for (int32_t start = 0; start < n; start += kSumChunk) {
-    const int32_t end = std::min(start + kSumChunk, n);
-    const double next = running + lane_sum(weights, start, end);
-    if (next > target) {
-      double sum = running;
-      for (int32_t token = start; token < end; token++) {
-        sum += weights[token];
-        if (weights[token] > 0 && sum > target) return token;
-      }
-      return last_weighted(weights, end);
-    }
-    running = next;
-  }
-  return last_weighted(weights, n);
-}
-
 int32_t last_weighted(const std::vector<Kept>& kept, size_t end) {
   while (end > 0 && !(kept[end - 1].weight > 0)) end--;
   return end > 0 ? kept[end - 1].token : 0;
@@ -173,6 +147,9 @@ Sampler::Sampler(const Kernels* kernels, int32_t max_seqs, int32_t max_model_len
   // Room that steps need is there from the start: they allocate nothing. Memory that is only reserved takes none.
   for (SamplerScratch& scratch : scratch_) {
     for (std::vector<double>* values : {&scratch.x, &scratch.weights, &scratch.heap}) values->reserve(vocab_size);
+    scratch.adjusted.reserve(vocab_size);
+    scratch.chunks.reserve(num_choice_chunks(vocab_size));
+    scratch.factors.reserve(2 * num_choice_chunks(vocab_size));
     for (std::vector<Kept>* kept : {&scratch.kept, &scratch.sorted}) kept->reserve(vocab_size);
     scratch.order.reserve(vocab_size);
   }
@@ -237,13 +214,21 @@ int32_t Sampler::last_resort(const Slot& slot, const float* logits) const {
   return best;
 }
 
+bool Sampler::Slot::is_greedy() const { return sampling.temperature < kGreedyTemperature; }
+double Sampler::Slot::temperature() const { return std::max(sampling.temperature, kMinTemperature); }
+double Sampler::Slot::uniform() const { return random_uniform(sampling.seed, static_cast<uint64_t>(num_outputs())); }
+
+bool Sampler::has_filter(const SamplingSpec& sampling) const {
+  return sampling.min_p > 0 || sampling.top_p < 1 || (sampling.top_k > 0 && sampling.top_k < vocab_size_);
+}
+
 double Sampler::weigh(double x, double max, double temperature) const {
   double weight = 0;
   kernels_->exact_weights(&x, 1, max, temperature, &weight);
   return weight;
 }
 
-bool Sampler::filter(const SamplingSpec& sampling, double temperature, double max, SamplerScratch& scratch) const {
+void Sampler::filter(const SamplingSpec& sampling, double temperature, double max, SamplerScratch& scratch) const {
   const std::vector<double>& x = scratch.x;
   std::vector<Kept>& kept = scratch.kept;
   const bool uses_top_k = sampling.top_k > 0 && sampling.top_k < vocab_size_;
@@ -273,8 +258,9 @@ bool Sampler::filter(const SamplingSpec& sampling, double temperature, double ma
     }
     sparse = true;
   }
+  scratch.weights.resize(vocab_size_);
   if (!sparse) kernels_->exact_weights(x.data(), vocab_size_, max, temperature, scratch.weights.data());
-  if (!(sampling.top_p < 1)) return sparse;
+  if (!(sampling.top_p < 1)) return;
   if (sparse) {
     keep_nucleus_of_kept(sampling.top_p, scratch);
   } else {
@@ -285,51 +271,25 @@ bool Sampler::filter(const SamplingSpec& sampling, double temperature, double ma
     kept.assign(scratch.sorted.begin(), scratch.sorted.end());
     sort_by_token(kept);
   }
-  return true;
 }
 
-// As choose_dense on the weights of the logits themselves, which are computed again for one chunk only.
-int32_t Sampler::choose_plain(const float* logits, double max, double temperature, double u, SamplerScratch& scratch) const {
-  std::vector<double>& sums = scratch.weights;
-  const int32_t num_chunks = (vocab_size_ + kSumChunk - 1) / kSumChunk;
-  sums.resize(num_chunks);
-  kernels_->weight_sums(logits, vocab_size_, max, temperature, sums.data());
-  double total = 0;
-  for (double sum : sums) total += sum;
-  const double target = u * total;
-  double running = 0;
-  int32_t last_start = 0;
-  for (int32_t chunk = 0; chunk < num_chunks; chunk++) {
-    if (sums[chunk] > 0) last_start = chunk * kSumChunk;
-    if (running + sums[chunk] > target) {
-      last_start = chunk * kSumChunk;
-      break;
-    }
-    running += sums[chunk];
-  }
-  double x[kSumChunk], weights[kSumChunk];
-  const int32_t count = std::min(kSumChunk, vocab_size_ - last_start);
-  std::copy_n(logits + last_start, count, x);
-  kernels_->exact_weights(x, count, max, temperature, weights);
-  for (int32_t i = 0; i < count; i++) {
-    running += weights[i];
-    if (weights[i] > 0 && running > target) return last_start + i;
-  }
-  return last_start + last_weighted(weights, count);
+int32_t Sampler::choose_filtered(const Slot& slot, double max, SamplerScratch& scratch) const {
+  filter(slot.sampling, slot.temperature(), max, scratch);
+  return choose_sparse(scratch.kept, slot.uniform());
 }
 
-int32_t Sampler::choose_random(const Slot& slot, double max, SamplerScratch& scratch) const {
-  const double u = random_uniform(slot.sampling.seed, static_cast<uint64_t>(slot.num_outputs()));
-  const double temperature = std::max(slot.sampling.temperature, kMinTemperature);
-  if (filter(slot.sampling, temperature, max, scratch)) return choose_sparse(scratch.kept, u);
-  return choose_dense(scratch.weights.data(), vocab_size_, u);
+int32_t Sampler::choose_unfiltered(const Slot& slot, const float* x, SamplerScratch& scratch) const {
+  scratch.chunks.resize(num_choice_chunks(vocab_size_));
+  kernels_->sum_chunks(x, vocab_size_, power_scale(slot.temperature()), scratch.chunks.data());
+  ChunkedRow row{scratch.chunks.data(), vocab_size_, {}, [x](int32_t first, int32_t count, float* out) { std::copy_n(x + first, count, out); }};
+  return choose_in_chunks(*kernels_, row, slot.temperature(), slot.uniform(), scratch.factors);
 }
 
 int32_t Sampler::num_best(int32_t slot_index) const {
   const Slot& slot = *slots_[slot_index];
   const SamplingSpec& sampling = slot.sampling;
   if (sampling.num_logprobs != -2 || !slot.is_plain()) return 0;
-  if (sampling.temperature < kGreedyTemperature) return 1;
+  if (slot.is_greedy()) return 1;
   // min_p comes before top-k.
   const bool is_top_k = sampling.top_k > 0 && sampling.top_k < vocab_size_ && !(sampling.min_p > 0);
   return is_top_k && sampling.top_k <= kMaxBestK ? sampling.top_k + kTieRoom : 0;
@@ -339,50 +299,63 @@ bool Sampler::sample_best(int thread, int32_t slot_index, const TopValues& best,
   Slot& slot = *slots_[slot_index];
   const SamplingSpec& sampling = slot.sampling;
   int32_t token = best.ids[0];
-  if (sampling.temperature >= kGreedyTemperature) {
+  if (!slot.is_greedy()) {
     // What is equal to the last of the k stays, too.
     const float limit = best.values[sampling.top_k - 1];
     if (!(limit > others)) return false;
     SamplerScratch& scratch = scratch_[thread];
-    const double temperature = std::max(sampling.temperature, kMinTemperature);
     scratch.kept.clear();
     for (int32_t i = 0; i < best.count && best.values[i] >= limit; i++) {
-      scratch.kept.push_back({best.ids[i], best.values[i], weigh(best.values[i], best.values[0], temperature)});
+      scratch.kept.push_back({best.ids[i], best.values[i], weigh(best.values[i], best.values[0], slot.temperature())});
     }
     sort_by_token(scratch.kept);
     if (sampling.top_p < 1) keep_nucleus_of_kept(sampling.top_p, scratch);
-    token = choose_sparse(scratch.kept, random_uniform(sampling.seed, static_cast<uint64_t>(slot.num_outputs())));
+    token = choose_sparse(scratch.kept, slot.uniform());
   }
   slot.tokens.push_back(token);
   out->token = token;
   return true;
 }
 
+float Sampler::chunk_scale(int32_t slot_index) const {
+  const Slot& slot = *slots_[slot_index];
+  const bool chooses = slot.sampling.num_logprobs == -2 && slot.is_plain() && !slot.is_greedy() && !has_filter(slot.sampling);
+  return chooses ? power_scale(slot.temperature()) : 0;
+}
+
+void Sampler::sample_in_chunks(int thread, int32_t slot_index, ChunkedRow& row, SampledRow* out) {
+  Slot& slot = *slots_[slot_index];
+  out->token = choose_in_chunks(*kernels_, row, slot.temperature(), slot.uniform(), scratch_[thread].factors);
+  slot.tokens.push_back(out->token);
+}
+
+int32_t Sampler::choose(const Slot& slot, const float* logits, const TopValues& best, SamplerScratch& scratch) const {
+  const bool has_choice = !slot.is_greedy();
+  if (slot.is_plain()) {
+    if (!has_choice) return best.ids[0];
+    if (!has_filter(slot.sampling)) return choose_unfiltered(slot, logits, scratch);
+  }
+  std::vector<double>& x = scratch.x;
+  x.resize(vocab_size_);
+  adjust(slot, logits, x.data());
+  // The lowest id of the largest value.
+  const auto max = std::max_element(x.begin(), x.end());
+  if (*max == kMinusInfinity) return last_resort(slot, logits);
+  if (!has_choice) return static_cast<int32_t>(max - x.begin());
+  if (has_filter(slot.sampling)) return choose_filtered(slot, *max, scratch);
+  scratch.adjusted.assign(x.begin(), x.end());
+  return choose_unfiltered(slot, scratch.adjusted.data(), scratch);
+}
+
 void Sampler::sample(int thread, int32_t slot_index, const float* logits, const TopValues& best, SampledRow* out) {
   Slot& slot = *slots_[slot_index];
   SamplerScratch& scratch = scratch_[thread];
-  const float max = best.values[0];
-  int32_t token = best.ids[0];
-  const SamplingSpec& sampling = slot.sampling;
-  const bool greedy = sampling.temperature < kGreedyTemperature;
-  const bool filters = sampling.min_p > 0 || sampling.top_p < 1 || (sampling.top_k > 0 && sampling.top_k < vocab_size_);
-  if (!greedy && !filters && slot.is_plain()) {
-    const double u = random_uniform(sampling.seed, static_cast<uint64_t>(slot.num_outputs()));
-    token = choose_plain(logits, max, std::max(sampling.temperature, kMinTemperature), u, scratch);
-  } else if (!greedy || !slot.is_plain()) {
-    scratch.x.resize(vocab_size_);
-    scratch.weights.resize(vocab_size_);
-    adjust(slot, logits, scratch.x.data());
-    // The lowest id of the largest value.
-    const auto adjusted = std::max_element(scratch.x.begin(), scratch.x.end());
-    if (*adjusted == kMinusInfinity) token = last_resort(slot, logits);
-    else token = greedy ? static_cast<int32_t>(adjusted - scratch.x.begin()) : choose_random(slot, *adjusted, scratch);
-  }
+  const int32_t token = choose(slot, logits, best, scratch);
   slot.tokens.push_back(token);
   if (slot.has_penalties) slot.counts[token]++;
   out->token = token;
   if (slot.sampling.num_logprobs == -2) return;
-  const double lse = log_sum_exp(logits, max, scratch);
+  const double lse = log_sum_exp(logits, best.values[0], scratch);
   out->logprob = static_cast<float>(logits[token] - lse);
   out->rank = 1 + static_cast<int32_t>(std::count_if(logits, logits + vocab_size_, [&](float l) { return l > logits[token]; }));
   best_tokens(logits, slot.sampling.num_logprobs, lse, scratch, &out->top_tokens, &out->top_logprobs);

@@ -9,6 +9,7 @@
 
 #include "ops/kernels.h"
 #include "ops/top-values.h"
+#include "runtime/choose-in-chunks.h"
 #include "runtime/step.h"
 
 namespace pagoda {
@@ -48,8 +49,10 @@ struct Kept {
 struct SamplerScratch {
   std::vector<double> x, weights;  // [vocabulary]
   std::vector<Kept> kept, sorted;
-  std::vector<double> heap;
+  std::vector<double> heap, factors;
   std::vector<int32_t> order;
+  std::vector<float> adjusted;
+  std::vector<ChunkSum> chunks;
 };
 
 class Sampler {
@@ -76,6 +79,11 @@ class Sampler {
   // As `sample`, from the num_best (or more) best logits alone; no other one is above `others`. False when they do not suffice, since
   // others may be equal to the last one that top-k keeps; then nothing has happened.
   bool sample_best(int thread, int32_t slot, const TopValues& best, float others, SampledRow* out);
+  // What the logits of `slot` are multiplied with where the sums of their chunks choose its next tokens, now and for the rest of its output;
+  // 0 = they do not.
+  float chunk_scale(int32_t slot) const;
+  // As `sample`, from the sums of the chunks.
+  void sample_in_chunks(int thread, int32_t slot, ChunkedRow& row, SampledRow* out);
 
  private:
   struct Slot {
@@ -88,15 +96,20 @@ class Sampler {
     int32_t num_outputs() const { return static_cast<int32_t>(tokens.size()) - num_prompt_tokens; }
     bool output_ends_with(const int32_t* ids, size_t count) const;
     bool is_plain() const;  // nothing changes the logits now
+    bool is_greedy() const;
+    double temperature() const;  // of a random choice
+    double uniform() const;      // the random number of the next output
   };
 
   void adjust(const Slot& slot, const float* logits, double* x) const;
   int32_t last_resort(const Slot& slot, const float* logits) const;
-  int32_t choose_plain(const float* logits, double max, double temperature, double u, SamplerScratch& scratch) const;
-  int32_t choose_random(const Slot& slot, double max, SamplerScratch& scratch) const;
+  bool has_filter(const SamplingSpec& sampling) const;
+  int32_t choose(const Slot& slot, const float* logits, const TopValues& best, SamplerScratch& scratch) const;
+  int32_t choose_unfiltered(const Slot& slot, const float* x, SamplerScratch& scratch) const;
+  int32_t choose_filtered(const Slot& slot, double max, SamplerScratch& scratch) const;
   double weigh(double x, double max, double temperature) const;
-  // The kept tokens in order of id, weights included; false when no filter applies and all of `x` is kept.
-  bool filter(const SamplingSpec& sampling, double temperature, double max, SamplerScratch& scratch) const;
+  // The kept tokens in order of id, weights included; there is a filter.
+  void filter(const SamplingSpec& sampling, double temperature, double max, SamplerScratch& scratch) const;
   double log_sum_exp(const float* logits, float max, SamplerScratch& scratch) const;
   void best_tokens(const float* logits, int32_t count, double lse, SamplerScratch& scratch, std::vector<int32_t>* tokens, std::vector<float>* logprobs) const;
 

@@ -1,10 +1,11 @@
-// Sampling from the best logits alone, which the items of the output layer keep, against sampling from all logits in memory. Run by
-// `npm run test:native`. Prints "N passed, N failed".
+// Sampling from the best logits and from the sums of chunks, which the items of the output layer keep, against sampling from all logits in
+// memory. Run by `npm run test:native`. Prints "N passed, N failed".
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <condition_variable>
 #include <limits>
 #include <mutex>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "ops/top-values.h"
+#include "runtime/choose-in-chunks.h"
 #include "runtime/device.h"
 #include "test/checks.h"
 #include "test/plans.h"
@@ -56,6 +58,83 @@ void test_top_values(const Kernels& kernels, uint32_t seed) {
   bool equal = lists[0].count == std::min(n, capacity);
   for (int32_t i = 0; equal && i < lists[0].count; i++) equal = lists[0].ids[i] == order[i] && lists[0].values[i] == x[order[i]];
   check(equal, "the best values: " + name);
+}
+
+// --- the choice in chunks ---
+
+float uniform_float() { return static_cast<float>(random_below(1 << 24)) / (1 << 24); }
+
+// Sums of chunks and weights must have the same bits everywhere: every device chooses the same token.
+void test_chunk_sums(const Kernels& kernels, uint32_t seed) {
+  random_state = seed;
+  const int32_t n = 1 + static_cast<int32_t>(random_below(3 * kChoiceChunk)), num_chunks = num_choice_chunks(n);
+  const float scale = power_scale(seed % 3 == 0 ? 0.01 : 0.1 + 3 * uniform_float());
+  std::vector<float> x(n);
+  for (float& value : x) value = 40 * uniform_float() - 20;
+  for (int32_t i = 0; i < static_cast<int32_t>(seed % 4); i++) x[random_below(n)] = -kInfinity;
+  if (seed % 7 == 0) std::fill_n(x.begin(), std::min(n, kChoiceChunk), -kInfinity);
+  std::vector<ChunkSum> chunks(num_chunks);
+  kernels.sum_chunks(x.data(), n, scale, chunks.data());
+  bool equal = true;
+  for (int32_t c = 0; c < num_chunks; c++) {
+    const int32_t first = c * kChoiceChunk, end = std::min(first + kChoiceChunk, n);
+    const float max = *std::max_element(x.begin() + first, x.begin() + end);
+    std::vector<float> weights(end - first), others(end - first);
+    kernels.chunk_weights(x.data() + first, end - first, max, scale, weights.data());
+    kernels_portable()->chunk_weights(x.data() + first, end - first, max, scale, others.data());
+    float lanes[16] = {};
+    for (int32_t i = first; i < end; i++) {
+      const float weight = max == -kInfinity ? 0 : weights[i - first];
+      const double near = max == -kInfinity ? 0 : std::exp2((static_cast<double>(x[i]) - max) * scale);
+      equal = equal && weights[i - first] == others[i - first] && std::abs(weight - near) <= 1e-5 * near + 1e-37;
+      lanes[(i - first) % 16] += weight;
+    }
+    for (int width = 8; width > 0; width /= 2) for (int l = 0; l < width; l++) lanes[l] += lanes[l + width];
+    equal = equal && chunks[c].max == max && chunks[c].sum == lanes[0];
+  }
+  check(equal, "chunks have the sums of their definition: " + std::string(kernels.isa) + ", row " + std::to_string(seed));
+}
+
+// Corrected sums choose what the sums of the replaced logits choose, also where the target lies at the border between two tokens.
+void test_replaced_logits(const Kernels& kernels, uint32_t seed) {
+  random_state = seed;
+  const int32_t n = 10 + static_cast<int32_t>(random_below(2000));
+  const double temperature = seed % 4 == 0 ? 0.01 : 0.05 + 2 * uniform_float();
+  std::vector<float> before(n);
+  for (float& value : before) value = 12 * uniform_float() * uniform_float();
+  TopValues best;
+  clear_top(&best, kRescored);
+  kernels.keep_top(before.data(), n, 0, &best);
+  std::vector<float> after = before;
+  RescoredLogits rescored;
+  rescored.count = best.count;
+  for (int32_t i = 0; i < best.count; i++) {
+    rescored.ids[i] = best.ids[i];
+    rescored.before[i] = best.values[i];
+    rescored.after[i] = after[best.ids[i]] = best.values[i] + 0.3f * (uniform_float() - 0.5f);
+  }
+  const auto choose = [&](const std::vector<float>& logits, const RescoredLogits& replaced, double u) {
+    std::vector<ChunkSum> chunks(num_choice_chunks(n));
+    kernels.sum_chunks(logits.data(), n, power_scale(temperature), chunks.data());
+    std::vector<double> scratch;
+    ChunkedRow row{chunks.data(), n, replaced, [&](int32_t first, int32_t count, float* out) { std::copy_n(logits.data() + first, count, out); }};
+    return choose_in_chunks(kernels, row, temperature, u, scratch);
+  };
+  std::vector<double> cumulative;
+  double total = 0;
+  const float max = *std::max_element(after.begin(), after.end());
+  for (float value : after) cumulative.push_back(total += std::exp((static_cast<double>(value) - max) / temperature));
+  bool equal = true, near = true;
+  for (int i = 0; i < 60; i++) {
+    double u = uniform_float();
+    if (i % 2 == 0) u = std::clamp(cumulative[random_below(n)] / total + 1e-7 * (uniform_float() - 0.5), 0.0, 1 - 1e-15);
+    const int32_t token = choose(after, {}, u);
+    equal = equal && choose(before, rescored, u) == token;
+    const double low = token > 0 ? cumulative[token - 1] / total : 0, high = cumulative[token] / total;
+    near = near && u > low - 1e-5 && u < high + 1e-5;
+  }
+  check(equal, "replaced logits: " + std::string(kernels.isa) + ", row " + std::to_string(seed));
+  check(near, "a choice by probability: " + std::string(kernels.isa) + ", row " + std::to_string(seed));
 }
 
 // --- steps ---
@@ -225,6 +304,8 @@ std::vector<SamplingSpec> kinds_of_sampling() {
   kind(0.7, 20, 0.8);
   kind(50, 30, 0.95);
   kind(1, 0, 1);
+  kind(0.05, 0, 1);
+  kind(6, 0, 1);
   kind(1, 0, 0.9);
   kind(1, 10, 1).min_p = 0.05;
   SamplingSpec& late = kind(0, 0, 1);  // all logits at first, the best ones later
@@ -280,7 +361,7 @@ void test_memory(bool int8) {
   for (int32_t s = 0; s < kRows; s++) {
     SamplingSpec sampling;
     sampling.temperature = s % 2 == 0 ? 0 : 1;
-    sampling.top_k = kMaxBestK;
+    sampling.top_k = s % 4 == 1 ? kMaxBestK : 0;
     sampling.seed = static_cast<uint64_t>(s);
     loaded.add(sampling);
   }
@@ -296,7 +377,11 @@ void test_memory(bool int8) {
 
 int main() {
   for (const std::string& isa : usable_isas()) {
-    for (uint32_t seed = 0; seed < 300; seed++) test_top_values(*choose_kernels(isa), seed);
+    for (uint32_t seed = 0; seed < 300; seed++) {
+      test_top_values(*choose_kernels(isa), seed);
+      test_chunk_sums(*choose_kernels(isa), seed);
+      test_replaced_logits(*choose_kernels(isa), seed);
+    }
     for (bool int8 : {false, true}) {
       for (int32_t num_distinct : {300, 40, 3}) test_equal_choices({isa, num_distinct % 2 == 0 ? 1 : 3, 300, 7, 64, int8, num_distinct, 0});
       test_equal_choices({isa, 2, 6000, 64, 64, int8, 5000, 0});

@@ -1,10 +1,11 @@
-// Sampling, defined to the last bit: every device must choose the same token from the same float32 logits. All arithmetic is
-// IEEE double without fused operations; exponentials and sums are those of exact-exp.ts, random numbers those of rng.ts.
-// The order is vLLM's: allowed tokens, bad words, min tokens, bias, repetition, frequency, presence, temperature, min_p,
+// Sampling, defined to the last bit: every device must choose the same token from the same float32 logits. With a filter all arithmetic is
+// IEEE double without fused operations, exponentials and sums are those of exact-exp.ts; without one the choice is that of
+// choose-in-chunks.ts. Random numbers are those of rng.ts. The order is vLLM's: allowed tokens, bad words, min tokens, bias, repetition, frequency, presence, temperature, min_p,
 // top_k, top_p, choice. A token is "kept" while its value x is above -infinity.
 
 import type { SamplingParams } from '../../core/sampling-params.ts';
 import { randomUniform } from '../../rng.ts';
+import { chooseInChunks } from './choose-in-chunks.ts';
 import { chunkedSum, exactExp, laneSum, SUM_CHUNK } from './exact-exp.ts';
 import type { TokenHistory } from './token-history.ts';
 
@@ -38,8 +39,12 @@ export function sampleToken(
   const best = argmax(scratch.x);
   if (best < 0) return lastResort(logits, sampling);
   if (sampling.temperature < GREEDY_TEMPERATURE) return best;
+  const u = randomUniform(sampling.seed, history.numOutputs);
+  if (!hasFilter(sampling, logits.length)) {
+    return chooseInChunks(Float32Array.from(scratch.x), Math.max(sampling.temperature, MIN_TEMPERATURE), u);
+  }
   filter(scratch, sampling, scratch.x[best]);
-  return choose(scratch.weights, randomUniform(sampling.seed, history.numOutputs));
+  return choose(scratch.weights, u);
 }
 
 /** x = logits with masks, biases and penalties applied. Tokens that nothing touches keep their logit exactly. */
@@ -80,6 +85,10 @@ function lastResort(logits: Float32Array, sampling: SamplingParams): number {
   if (sampling.allowedTokenIds && sampling.allowedTokenIds.length > 0) sampling.allowedTokenIds.forEach(consider);
   else for (let token = 0; token < logits.length; token++) consider(token);
   return best;
+}
+
+function hasFilter({ minP, topK, topP }: SamplingParams, vocabSize: number): boolean {
+  return minP > 0 || (topK > 0 && topK < vocabSize) || topP < 1;
 }
 
 /** Applies temperature, min_p, top_k and top_p: on return `weights` holds the unnormalised probabilities of what is kept. */

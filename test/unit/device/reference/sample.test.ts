@@ -4,6 +4,7 @@ import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { DEFAULT_SAMPLING, type SamplingParams } from '../../../../src/core/sampling-params.ts';
+import { chooseInChunks } from '../../../../src/device/reference/choose-in-chunks.ts';
 import { chunkedSum, exactExp } from '../../../../src/device/reference/exact-exp.ts';
 import { bestTokens, logSumExp, rankOf } from '../../../../src/device/reference/logprobs.ts';
 import {
@@ -192,6 +193,32 @@ describe('masks and choices', () => {
 });
 
 describe('parts of the sampler against stupid versions', () => {
+  it('chooseInChunks', () => {
+    const value = fc.oneof(
+      { weight: 20, arbitrary: fc.float({ min: -30, max: 30, noNaN: true }) },
+      { weight: 1, arbitrary: fc.constant(Number.NEGATIVE_INFINITY) },
+    );
+    fc.assert(
+      fc.property(
+        fc.array(value, { minLength: 1, maxLength: 1000, size: 'max' }),
+        fc.double({ min: 0.01, max: 10, noNaN: true }),
+        fc.double({ min: 0, max: 1, maxExcluded: true, noNaN: true }),
+        (values, temperature, u) => {
+          const max = Math.max(...values);
+          fc.pre(max > Number.NEGATIVE_INFINITY);
+          const weights = values.map((x) => Math.exp((x - max) / temperature));
+          const total = weights.reduce((sum, weight) => sum + weight, 0);
+          const chosen = chooseInChunks(Float32Array.from(values), temperature, u);
+          const below = weights.slice(0, chosen).reduce((sum, weight) => sum + weight, 0) / total;
+          expect(weights[chosen]).toBeGreaterThan(0);
+          expect(u).toBeGreaterThan(below - 1e-5);
+          expect(u).toBeLessThan(below + weights[chosen] / total + 1e-5);
+        },
+      ),
+      { numRuns: 300 },
+    );
+  });
+
   it('exactExp', () => {
     fc.assert(
       fc.property(fc.double({ min: -700, max: 0, noNaN: true }), (x) => {
