@@ -77,15 +77,6 @@ napi_value guarded(napi_env env, F body) {
   return nullptr;
 }
 
-struct Arguments {
-  napi_value values[4] = {};
-  size_t count = 4;
-  Arguments(napi_env env, napi_callback_info info, size_t wanted) {
-    check(napi_get_cb_info(env, info, &count, values, nullptr, nullptr), "arguments");
-    if (count < wanted) throw InvalidArgument("too few arguments");
-  }
-};
-
 constexpr napi_type_tag kHandleTag = {0x7061676f64612d63ull, 0x70752d6465766963ull};
 
 Handle* unwrap(napi_env env, napi_value value) {
@@ -232,7 +223,7 @@ std::vector<std::vector<int>> cpus_of_threads(const Object& options, int num_thr
 napi_value create(napi_env env, napi_callback_info callback) {
   return guarded(env, [&] {
     const Arguments arguments(env, callback, 1);
-    const Object options(env, arguments.values[0], "options");
+    const Object options(env, arguments[0], "options");
     const std::string isa = options.string("isa");
     const int num_threads = options.int32("numThreads", 1, 1024);
     auto handle = std::make_unique<Handle>();
@@ -253,7 +244,7 @@ napi_value create(napi_env env, napi_callback_info callback) {
 napi_value device_info(napi_env env, napi_callback_info callback) {
   return guarded(env, [&] {
     const Arguments arguments(env, callback, 1);
-    Handle* handle = unwrap(env, arguments.values[0]);
+    Handle* handle = unwrap(env, arguments[0]);
     napi_value result = nullptr, isa = nullptr;
     check(napi_create_object(env, &result), "result");
     check(napi_create_string_utf8(env, handle->device->kernels().isa, NAPI_AUTO_LENGTH, &isa), "isa");
@@ -274,7 +265,7 @@ napi_value device_info(napi_env env, napi_callback_info callback) {
 napi_value packed_layout(napi_env env, napi_callback_info callback) {
   return guarded(env, [&] {
     const Arguments arguments(env, callback, 1);
-    const Handle* handle = unwrap(env, arguments.values[0]);
+    const Handle* handle = unwrap(env, arguments[0]);
     char text[17];
     std::snprintf(text, sizeof(text), "%016llx", static_cast<unsigned long long>(packed_layout_id(handle->device->kernels())));
     napi_value result = nullptr;
@@ -286,8 +277,8 @@ napi_value packed_layout(napi_env env, napi_callback_info callback) {
 napi_value packed_bytes(napi_env env, napi_callback_info callback) {
   return guarded(env, [&] {
     const Arguments arguments(env, callback, 2);
-    const Handle* handle = unwrap(env, arguments.values[0]);
-    const Object shape(env, arguments.values[1], "shape");
+    const Handle* handle = unwrap(env, arguments[0]);
+    const Object shape(env, arguments[1], "shape");
     const Format format = static_cast<Format>(shape.int32("format", 0, kNumFormats - 1));
     const uint64_t bytes = packed_weight_bytes(handle->device->kernels(), format, shape.int32("rows", 1), shape.int32("cols", 1), shape.int32("numParts", 1));
     return number(env, static_cast<double>(bytes));
@@ -298,7 +289,7 @@ napi_value packed_bytes(napi_env env, napi_callback_info callback) {
 napi_value read_header(napi_env env, napi_callback_info callback) {
   return guarded(env, [&] {
     const Arguments arguments(env, callback, 1);
-    const std::string header = read_packed_header(Object(env, arguments.values[0], "options").string("path"));
+    const std::string header = read_packed_header(Object(env, arguments[0], "options").string("path"));
     napi_value result = nullptr;
     check(napi_create_string_utf8(env, header.data(), header.size(), &result), "result");
     return result;
@@ -308,26 +299,26 @@ napi_value read_header(napi_env env, napi_callback_info callback) {
 napi_value use_packed_cache(napi_env env, napi_callback_info callback) {
   return guarded(env, [&] {
     const Arguments arguments(env, callback, 2);
-    Handle* handle = unwrap(env, arguments.values[0]);
-    const Object options(env, arguments.values[1], "options");
+    Handle* handle = unwrap(env, arguments[0]);
+    const Object options(env, arguments[1], "options");
     std::string path = options.string("path"), header = options.string("header");
-    return start(env, arguments.values[0], handle, std::make_unique<Pending>(), [&](Pending*, Device::Done done) { handle->device->queue_cache(std::move(path), std::move(header), std::move(done)); });
+    return start(env, arguments[0], handle, std::make_unique<Pending>(), [&](Pending*, Device::Done done) { handle->device->queue_cache(std::move(path), std::move(header), std::move(done)); });
   });
 }
 
 napi_value write_packed(napi_env env, napi_callback_info callback) {
   return guarded(env, [&] {
     const Arguments arguments(env, callback, 2);
-    Handle* handle = unwrap(env, arguments.values[0]);
+    Handle* handle = unwrap(env, arguments[0]);
     executor(handle);
     if (handle->writes_cache) throw InvalidArgument("the cache was written before");
-    const Object options(env, arguments.values[1], "options");
+    const Object options(env, arguments[1], "options");
     std::string path = options.string("path"), header = options.string("header");
     const uint64_t max_bytes = static_cast<uint64_t>(options.integer("maxBytes", 0, int64_t{1} << 53));
     handle->writes_cache = true;
     auto pending = std::make_unique<Pending>();
     pending->writes_cache = true;
-    return start(env, arguments.values[0], handle, std::move(pending), [&](Pending* raw, Device::Done done) {
+    return start(env, arguments[0], handle, std::move(pending), [&](Pending* raw, Device::Done done) {
       handle->device->start_cache_write(std::move(path), std::move(header), max_bytes, &raw->cache_write, std::move(done));
     });
   });
@@ -348,26 +339,26 @@ napi_value heap_bytes(napi_env env, napi_callback_info) {
 napi_value load_weight(napi_env env, napi_callback_info callback) {
   return guarded(env, [&] {
     const Arguments arguments(env, callback, 2);
-    Handle* handle = unwrap(env, arguments.values[0]);
-    WeightSource source = parse_weight(Object(env, arguments.values[1], "weight"));
-    return start(env, arguments.values[0], handle, std::make_unique<Pending>(), [&](Pending*, Device::Done done) { handle->device->queue_load(std::move(source), std::move(done)); });
+    Handle* handle = unwrap(env, arguments[0]);
+    WeightSource source = parse_weight(Object(env, arguments[1], "weight"));
+    return start(env, arguments[0], handle, std::make_unique<Pending>(), [&](Pending*, Device::Done done) { handle->device->queue_load(std::move(source), std::move(done)); });
   });
 }
 
 napi_value set_plan(napi_env env, napi_callback_info callback) {
   return guarded(env, [&] {
     const Arguments arguments(env, callback, 2);
-    Handle* handle = unwrap(env, arguments.values[0]);
-    Plan plan = parse_plan(Object(env, arguments.values[1], "plan"));
-    return start(env, arguments.values[0], handle, std::make_unique<Pending>(), [&](Pending*, Device::Done done) { handle->device->queue_plan(std::move(plan), std::move(done)); });
+    Handle* handle = unwrap(env, arguments[0]);
+    Plan plan = parse_plan(Object(env, arguments[1], "plan"));
+    return start(env, arguments[0], handle, std::make_unique<Pending>(), [&](Pending*, Device::Done done) { handle->device->queue_plan(std::move(plan), std::move(done)); });
   });
 }
 
 napi_value allocate_kv(napi_env env, napi_callback_info callback) {
   return guarded(env, [&]() -> napi_value {
     const Arguments arguments(env, callback, 2);
-    Handle* handle = unwrap(env, arguments.values[0]);
-    const Object options(env, arguments.values[1], "options");
+    Handle* handle = unwrap(env, arguments[0]);
+    const Object options(env, arguments[1], "options");
     if (handle->num_pending > 0) throw InvalidArgument("the KV pool cannot be reserved while work is running");
     executor(handle).allocate_kv(options.integer("numBlocks", 2, INT32_MAX));
     return nullptr;
@@ -377,8 +368,8 @@ napi_value allocate_kv(napi_env env, napi_callback_info callback) {
 napi_value add_sequence(napi_env env, napi_callback_info callback) {
   return guarded(env, [&]() -> napi_value {
     const Arguments arguments(env, callback, 2);
-    Handle* handle = unwrap(env, arguments.values[0]);
-    handle->device->queue_add(parse_sequence(Object(env, arguments.values[1], "sequence"), executor(handle).plan()));
+    Handle* handle = unwrap(env, arguments[0]);
+    handle->device->queue_add(parse_sequence(Object(env, arguments[1], "sequence"), executor(handle).plan()));
     return nullptr;
   });
 }
@@ -386,8 +377,8 @@ napi_value add_sequence(napi_env env, napi_callback_info callback) {
 napi_value remove_sequence(napi_env env, napi_callback_info callback) {
   return guarded(env, [&]() -> napi_value {
     const Arguments arguments(env, callback, 2);
-    Handle* handle = unwrap(env, arguments.values[0]);
-    const Object options(env, arguments.values[1], "options");
+    Handle* handle = unwrap(env, arguments[0]);
+    const Object options(env, arguments[1], "options");
     handle->device->queue_remove(options.int32("slot", 0, executor(handle).plan().limits.max_seqs - 1));
     return nullptr;
   });
@@ -402,124 +393,141 @@ int step_slot(napi_env env, napi_value value, Handle* handle) {
 
 napi_value submit_step(napi_env env, napi_callback_info callback) {
   return guarded(env, [&] {
-    const Arguments arguments(env, callback, 3);
-    Handle* handle = unwrap(env, arguments.values[0]);
-    const int slot = step_slot(env, arguments.values[1], handle);
+    Arguments arguments(env, callback, 12);
+    Handle* handle = unwrap(env, arguments[0]);
+    const int slot = step_slot(env, arguments[1], handle);
     const Executor& e = executor(handle);
     if (e.num_blocks() == 0) throw InvalidArgument("the KV pool is not reserved");
-    parse_batch(Object(env, arguments.values[2], "batch"), e.plan(), e.num_blocks(), &handle->device->step(slot).in);
+    arguments.skip_to(2);
+    parse_batch(arguments, e.plan(), e.num_blocks(), &handle->device->step(slot).in);
     auto pending = std::make_unique<Pending>();
     pending->step_slot = slot;
-    return start(env, arguments.values[0], handle, std::move(pending), [&](Pending*, Device::Done done) { handle->device->queue_step(slot, std::move(done)); });
+    return start(env, arguments[0], handle, std::move(pending), [&](Pending*, Device::Done done) { handle->device->queue_step(slot, std::move(done)); });
   });
 }
 
-// Counts first, so that JavaScript can make room: [top entries, prompt rows, prompt top entries].
-napi_value step_counts(napi_env env, napi_callback_info callback) {
-  return guarded(env, [&]() -> napi_value {
-    const Arguments arguments(env, callback, 3);
-    Handle* handle = unwrap(env, arguments.values[0]);
-    const Step& step = handle->device->step(step_slot(env, arguments.values[1], handle));
-    const Object result(env, arguments.values[2], "counts");
-    const Span<double> counts = result.doubles("values");
-    if (counts.length < 9) throw InvalidArgument("values is too short");
-    size_t top = 0, prompt_top = 0;
+// What JavaScript's arrays must have room for.
+struct StepCounts {
+  size_t top = 0, prompt_rows = 0, prompt_top = 0;
+  explicit StepCounts(const Step& step) : prompt_rows(step.out.num_prompt_rows) {
     for (int32_t r = 0; r < step.out.row_start[step.in.num_seqs]; r++) top += step.out.rows[r].top_tokens.size();
-    for (size_t r = 0; r < step.out.num_prompt_rows; r++) prompt_top += step.out.prompt_rows[r].top_tokens.size();
-    const StepTimes& times = step.out.times;
-    const double values[9] = {static_cast<double>(top), static_cast<double>(step.out.num_prompt_rows), static_cast<double>(prompt_top), times.total, times.attention, times.linear, times.sampling, times.rows, times.serial};
-    std::memcpy(counts.data, values, sizeof(values));
-    return nullptr;
-  });
+    for (size_t r = 0; r < prompt_rows; r++) prompt_top += step.out.prompt_rows[r].top_tokens.size();
+  }
+};
+
+void read_counts(const Step& step, const StepCounts& counts, Span<double> to) {
+  const StepTimes& times = step.out.times;
+  const double values[9] = {static_cast<double>(counts.top), static_cast<double>(counts.prompt_rows), static_cast<double>(counts.prompt_top), times.total, times.attention, times.linear, times.sampling, times.rows, times.serial};
+  if (to.length < std::size(values)) throw InvalidArgument("counts is too short");
+  std::memcpy(to.data, values, sizeof(values));
 }
 
-template <typename T>
-Span<T> at_least(Span<T> span, size_t wanted, const char* what) {
-  if (span.length < wanted) throw InvalidArgument(std::string(what) + " is too short");
-  return span;
-}
+struct SampledArrays {
+  Span<int32_t> tokens;
+  Span<float> logprobs;
+  Span<int32_t> ranks;
+  Span<uint8_t> faults;
+  Span<int32_t> top_start, top_tokens;
+  Span<float> top_logprobs;
+};
 
-void read_sampled_rows(const Step& step, const Object& result) {
+struct PromptArrays {
+  Span<int32_t> fields;
+  Span<float> logprobs;
+  Span<int32_t> top_tokens;
+  Span<float> top_logprobs;
+};
+
+void read_sampled_rows(const Step& step, const SampledArrays& to) {
   const size_t seqs = step.in.num_seqs, rows = step.out.row_start[seqs];
-  size_t top = 0;
-  for (size_t r = 0; r < rows; r++) top += step.out.rows[r].top_tokens.size();
-  const Span<int32_t> tokens = at_least(result.int32s("sampledTokens"), rows, "sampledTokens");
-  const Span<float> logprobs = at_least(result.floats("sampledLogprobs"), rows, "sampledLogprobs");
-  const Span<int32_t> ranks = at_least(result.int32s("sampledRanks"), rows, "sampledRanks");
-  const Span<uint8_t> faults = at_least(result.uint8s("faults"), seqs, "faults");
-  const Span<int32_t> top_start = at_least(result.int32s("topStart"), rows + 1, "topStart");
-  const Span<int32_t> top_tokens = at_least(result.int32s("topTokens"), top, "topTokens");
-  const Span<float> top_logprobs = at_least(result.floats("topLogprobs"), top, "topLogprobs");
-  std::memcpy(faults.data, step.out.faults.data(), seqs);
+  if (std::min({to.tokens.length, to.logprobs.length, to.ranks.length}) < rows || to.top_start.length < rows + 1 || to.faults.length < seqs) throw InvalidArgument("arrays of sampled rows are too short");
+  std::memcpy(to.faults.data, step.out.faults.data(), seqs);
   int32_t at = 0;
   for (size_t r = 0; r < rows; r++) {
     const SampledRow& row = step.out.rows[r];
-    tokens.data[r] = row.token;
-    logprobs.data[r] = row.logprob;
-    ranks.data[r] = row.rank;
-    top_start.data[r] = at;
+    to.tokens.data[r] = row.token;
+    to.logprobs.data[r] = row.logprob;
+    to.ranks.data[r] = row.rank;
+    to.top_start.data[r] = at;
     for (size_t i = 0; i < row.top_tokens.size(); i++, at++) {
-      top_tokens.data[at] = row.top_tokens[i];
-      top_logprobs.data[at] = row.top_logprobs[i];
+      to.top_tokens.data[at] = row.top_tokens[i];
+      to.top_logprobs.data[at] = row.top_logprobs[i];
     }
   }
-  top_start.data[rows] = at;
+  to.top_start.data[rows] = at;
 }
 
-void read_prompt_rows(const Step& step, const Object& result) {
-  const size_t rows = step.out.num_prompt_rows;
-  size_t top = 0;
-  for (size_t r = 0; r < rows; r++) top += step.out.prompt_rows[r].top_tokens.size();
-  const Span<int32_t> fields = at_least(result.int32s("promptFields"), rows * 5, "promptFields");
-  const Span<float> logprobs = at_least(result.floats("promptLogprobs"), rows, "promptLogprobs");
-  const Span<int32_t> top_tokens = at_least(result.int32s("promptTopTokens"), top, "promptTopTokens");
-  const Span<float> top_logprobs = at_least(result.floats("promptTopLogprobs"), top, "promptTopLogprobs");
+void read_prompt_rows(const Step& step, const PromptArrays& to) {
   size_t at = 0;
-  for (size_t r = 0; r < rows; r++) {
+  for (size_t r = 0; r < step.out.num_prompt_rows; r++) {
     const PromptRow& row = step.out.prompt_rows[r];
     const int32_t values[5] = {row.seq, row.position, row.token, row.rank, static_cast<int32_t>(row.top_tokens.size())};
-    std::memcpy(fields.data + r * 5, values, sizeof(values));
-    logprobs.data[r] = row.logprob;
+    std::memcpy(to.fields.data + r * 5, values, sizeof(values));
+    to.logprobs.data[r] = row.logprob;
     for (size_t i = 0; i < row.top_tokens.size(); i++, at++) {
-      top_tokens.data[at] = row.top_tokens[i];
-      top_logprobs.data[at] = row.top_logprobs[i];
+      to.top_tokens.data[at] = row.top_tokens[i];
+      to.top_logprobs.data[at] = row.top_logprobs[i];
     }
   }
 }
 
+// Whether the lists of alternatives and prompt rows had room; where not, only `counts` is filled.
 napi_value read_step(napi_env env, napi_callback_info callback) {
   return guarded(env, [&]() -> napi_value {
-    const Arguments arguments(env, callback, 3);
-    Handle* handle = unwrap(env, arguments.values[0]);
-    const Step& step = handle->device->step(step_slot(env, arguments.values[1], handle));
-    const Object result(env, arguments.values[2], "result");
-    read_sampled_rows(step, result);
-    if (step.out.num_prompt_rows > 0) read_prompt_rows(step, result);
-    return nullptr;
+    Arguments arguments(env, callback, 14);
+    Handle* handle = unwrap(env, arguments[0]);
+    const Step& step = handle->device->step(step_slot(env, arguments[1], handle));
+    arguments.skip_to(2);
+    const StepCounts counts(step);
+    read_counts(step, counts, arguments.next_array<double>("counts"));
+    SampledArrays sampled;
+    sampled.tokens = arguments.next_array<int32_t>("sampledTokens");
+    sampled.logprobs = arguments.next_array<float>("sampledLogprobs");
+    sampled.ranks = arguments.next_array<int32_t>("sampledRanks");
+    sampled.faults = arguments.next_array<uint8_t>("faults");
+    sampled.top_start = arguments.next_array<int32_t>("topStart");
+    sampled.top_tokens = arguments.next_array<int32_t>("topTokens");
+    sampled.top_logprobs = arguments.next_array<float>("topLogprobs");
+    bool fits = std::min(sampled.top_tokens.length, sampled.top_logprobs.length) >= counts.top;
+    PromptArrays prompt{};
+    if (counts.prompt_rows > 0) {
+      prompt.fields = arguments.next_array<int32_t>("promptFields");
+      prompt.logprobs = arguments.next_array<float>("promptLogprobs");
+      prompt.top_tokens = arguments.next_array<int32_t>("promptTopTokens");
+      prompt.top_logprobs = arguments.next_array<float>("promptTopLogprobs");
+      fits = fits && prompt.fields.length >= counts.prompt_rows * 5 && prompt.logprobs.length >= counts.prompt_rows && std::min(prompt.top_tokens.length, prompt.top_logprobs.length) >= counts.prompt_top;
+    }
+    if (fits) {
+      read_sampled_rows(step, sampled);
+      read_prompt_rows(step, prompt);
+    }
+    napi_value result = nullptr;
+    check(napi_get_boolean(env, fits, &result), "result");
+    return result;
   });
 }
 
 napi_value logits(napi_env env, napi_callback_info callback) {
   return guarded(env, [&] {
     const Arguments arguments(env, callback, 2);
-    Handle* handle = unwrap(env, arguments.values[0]);
+    Handle* handle = unwrap(env, arguments[0]);
     const Plan& plan = executor(handle).plan();
-    std::vector<int32_t> tokens = Object(env, arguments.values[1], "options").int32_vector("tokenIds");
+    std::vector<int32_t> tokens = Object(env, arguments[1], "options").int32_vector("tokenIds");
     if (tokens.empty() || tokens.size() > static_cast<size_t>(plan.limits.max_model_len)) throw InvalidArgument("tokenIds must have 1 to max-model-len entries");
     for (int32_t id : tokens) if (id < 0 || id >= plan.vocab_size) throw InvalidArgument("a token id is outside the vocabulary");
     auto pending = std::make_unique<Pending>();
     pending->logits = std::make_unique<std::vector<float>>();
-    return start(env, arguments.values[0], handle, std::move(pending), [&](Pending* raw, Device::Done done) { handle->device->queue_logits(std::move(tokens), raw->logits.get(), std::move(done)); });
+    return start(env, arguments[0], handle, std::move(pending), [&](Pending* raw, Device::Done done) { handle->device->queue_logits(std::move(tokens), raw->logits.get(), std::move(done)); });
   });
 }
 
 napi_value dispose(napi_env env, napi_callback_info callback) {
   return guarded(env, [&] {
     const Arguments arguments(env, callback, 1);
-    Handle* handle = unwrap(env, arguments.values[0]);
+    Handle* handle = unwrap(env, arguments[0]);
     auto pending = std::make_unique<Pending>();
     pending->disposes = true;
-    const napi_value promise = start(env, arguments.values[0], handle, std::move(pending), [&](Pending*, Device::Done done) { handle->device->queue_nothing(std::move(done)); });
+    const napi_value promise = start(env, arguments[0], handle, std::move(pending), [&](Pending*, Device::Done done) { handle->device->queue_nothing(std::move(done)); });
     handle->disposed = true;
     return promise;
   });
@@ -542,7 +550,6 @@ napi_value initialise(napi_env env, napi_value exports) {
       {"addSequence", nullptr, add_sequence, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
       {"removeSequence", nullptr, remove_sequence, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
       {"submitStep", nullptr, submit_step, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
-      {"stepCounts", nullptr, step_counts, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
       {"readStep", nullptr, read_step, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
       {"logits", nullptr, logits, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
       {"dispose", nullptr, dispose, nullptr, nullptr, nullptr, napi_enumerable, nullptr},

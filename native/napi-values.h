@@ -25,6 +25,62 @@ struct Span {
   size_t length;
 };
 
+template <typename T>
+constexpr napi_typedarray_type kArrayType = napi_int8_array;
+template <>
+inline constexpr napi_typedarray_type kArrayType<int32_t> = napi_int32_array;
+template <>
+inline constexpr napi_typedarray_type kArrayType<uint8_t> = napi_uint8_array;
+template <>
+inline constexpr napi_typedarray_type kArrayType<float> = napi_float32_array;
+template <>
+inline constexpr napi_typedarray_type kArrayType<double> = napi_float64_array;
+
+template <typename T>
+Span<T> read_array(napi_env env, napi_value value, const char* name) {
+  napi_typedarray_type type = napi_int8_array;
+  size_t length = 0;
+  void* data = nullptr;
+  check(napi_get_typedarray_info(env, value, &type, &length, &data, nullptr, nullptr), name);
+  if (type != kArrayType<T>) throw InvalidArgument(std::string(name) + " is a typed array of a wrong kind");
+  if (length > 0 && data == nullptr) throw InvalidArgument(std::string(name) + " is detached");
+  return {static_cast<T*>(data), length};
+}
+
+// An integer in [low, high].
+inline int64_t read_integer(napi_env env, napi_value value, const char* name, int64_t low, int64_t high) {
+  double result = 0;
+  check(napi_get_value_double(env, value, &result), name);
+  if (!(result >= static_cast<double>(low) && result <= static_cast<double>(high)) || result != static_cast<double>(static_cast<int64_t>(result))) {
+    throw InvalidArgument(std::string(name) + " must be an integer from " + std::to_string(low) + " to " + std::to_string(high));
+  }
+  return static_cast<int64_t>(result);
+}
+
+// The arguments of a call, read one after the other: what every step passes goes so, because looking a property up by its name costs more than
+// reading its value.
+class Arguments {
+ public:
+  static constexpr size_t kMost = 14;
+
+  Arguments(napi_env env, napi_callback_info info, size_t wanted) : env_(env) {
+    check(napi_get_cb_info(env, info, &count_, values_, nullptr, nullptr), "arguments");
+    if (count_ < wanted) throw InvalidArgument("too few arguments");
+  }
+  napi_value operator[](size_t index) const { return values_[index]; }
+  template <typename T>
+  Span<T> next_array(const char* name) {
+    return read_array<T>(env_, values_[next_++], name);
+  }
+  int32_t next_int32(const char* name, int32_t low, int32_t high) { return static_cast<int32_t>(read_integer(env_, values_[next_++], name, low, high)); }
+  void skip_to(size_t index) { next_ = index; }
+
+ private:
+  napi_env env_;
+  size_t count_ = kMost, next_ = 0;
+  napi_value values_[kMost] = {};
+};
+
 class Object {
  public:
   Object(napi_env env, napi_value value, const char* what) : env_(env), value_(value) {
@@ -51,14 +107,7 @@ class Object {
     return result;
   }
   double number_or(const char* name, double otherwise) const { return has(name) ? number(name) : otherwise; }
-  // An integer in [low, high].
-  int64_t integer(const char* name, int64_t low, int64_t high) const {
-    const double result = number(name);
-    if (!(result >= static_cast<double>(low) && result <= static_cast<double>(high)) || result != static_cast<double>(static_cast<int64_t>(result))) {
-      throw InvalidArgument(std::string(name) + " must be an integer from " + std::to_string(low) + " to " + std::to_string(high));
-    }
-    return static_cast<int64_t>(result);
-  }
+  int64_t integer(const char* name, int64_t low, int64_t high) const { return read_integer(env_, get(name), name, low, high); }
   int32_t int32(const char* name, int32_t low = INT32_MIN, int32_t high = INT32_MAX) const { return static_cast<int32_t>(integer(name, low, high)); }
   int32_t int32_or(const char* name, int32_t otherwise, int32_t low = INT32_MIN) const { return has(name) ? int32(name, low) : otherwise; }
   bool boolean(const char* name) const {
@@ -98,28 +147,15 @@ class Object {
       check(status, name);
     }
   }
-  Span<int32_t> int32s(const char* name) const { return array<int32_t>(name, napi_int32_array); }
-  Span<uint8_t> uint8s(const char* name) const { return array<uint8_t>(name, napi_uint8_array); }
-  Span<float> floats(const char* name) const { return array<float>(name, napi_float32_array); }
-  Span<double> doubles(const char* name) const { return array<double>(name, napi_float64_array); }
+  Span<int32_t> int32s(const char* name) const { return read_array<int32_t>(env_, get(name), name); }
+  Span<float> floats(const char* name) const { return read_array<float>(env_, get(name), name); }
+  Span<double> doubles(const char* name) const { return read_array<double>(env_, get(name), name); }
   std::vector<int32_t> int32_vector(const char* name) const {
     const Span<int32_t> span = int32s(name);
     return std::vector<int32_t>(span.data, span.data + span.length);
   }
 
  private:
-  template <typename T>
-  Span<T> array(const char* name, napi_typedarray_type wanted) const {
-    napi_typedarray_type type = napi_int8_array;
-    size_t length = 0;
-    void* data = nullptr;
-    const napi_value value = get(name);
-    check(napi_get_typedarray_info(env_, value, &type, &length, &data, nullptr, nullptr), name);
-    if (type != wanted) throw InvalidArgument(std::string(name) + " is a typed array of a wrong kind");
-    if (length > 0 && data == nullptr) throw InvalidArgument(std::string(name) + " is detached");
-    return {static_cast<T*>(data), length};
-  }
-
   napi_env env_;
   napi_value value_;
 };

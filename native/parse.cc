@@ -172,19 +172,19 @@ static void check_table(const StepInput& in, const Plan& plan, int64_t num_block
   for (int32_t i = first; i < last; i++) require(in.block_tables[i] >= 0 && in.block_tables[i] < num_blocks, "a block id is outside the pool");
 }
 
-void parse_batch(const Object& batch, const Plan& plan, int64_t num_blocks, StepInput* in) {
-  const int32_t num_seqs = batch.int32("numSeqs", 1, plan.limits.max_seqs);
-  const int32_t num_tokens = batch.int32("numTokens", 1, plan.limits.max_tokens);
+void parse_batch(Arguments& arguments, const Plan& plan, int64_t num_blocks, StepInput* in) {
+  const int32_t num_seqs = arguments.next_int32("numSeqs", 1, plan.limits.max_seqs);
+  const int32_t num_tokens = arguments.next_int32("numTokens", 1, plan.limits.max_tokens);
   const size_t num_groups = plan.kv.groups.size();
   in->num_seqs = num_seqs;
   in->num_tokens = num_tokens;
   const auto copy = [&](const char* name, size_t count, std::vector<int32_t>* to) {
-    const Span<int32_t> span = batch.int32s(name);
+    const Span<int32_t> span = arguments.next_array<int32_t>(name);
     require(span.length >= count, std::string(name) + " is too short");
     to->assign(span.data, span.data + count);
   };
   const auto copy_bytes = [&](const char* name, std::vector<uint8_t>* to) {
-    const Span<uint8_t> span = batch.uint8s(name);
+    const Span<uint8_t> span = arguments.next_array<uint8_t>(name);
     require(span.length >= static_cast<size_t>(num_seqs), std::string(name) + " is too short");
     to->assign(span.data, span.data + num_seqs);
   };

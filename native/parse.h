@@ -11,7 +11,7 @@ namespace pagoda {
 WeightSource parse_weight(const Object& object);
 Plan parse_plan(const Object& object);
 SlotInit parse_sequence(const Object& object, const Plan& plan);
-// Copies and checks one ForwardBatch against the limits and the pool.
-void parse_batch(const Object& batch, const Plan& plan, int64_t num_blocks, StepInput* in);
+// Copies and checks the next arguments, a ForwardBatch in the order of submitStep, against the limits and the pool.
+void parse_batch(Arguments& arguments, const Plan& plan, int64_t num_blocks, StepInput* in);
 
 }  // namespace pagoda

@@ -1,5 +1,5 @@
-// What crosses between front and engine process: plain data, sent with structured clone. One message per step carries all
-// of its events; an ordinary step's is a frame of numbers.
+// What crosses between front and engine process: plain data, to the engine through node's channel, from it through a pipe of its own
+// (message-pipe.ts). One message per step carries all of its events; an ordinary step's is a frame of numbers.
 
 import type { GenerateRequest, TokenEvent } from '../core/request.ts';
 import type { ErrorCode } from '../errors.ts';

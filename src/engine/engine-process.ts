@@ -10,6 +10,7 @@ import { createEngine } from './create-engine.ts';
 import type { Engine, EngineOutputs } from './engine.ts';
 import type { FromEngine, ToEngine } from './engine-messages.ts';
 import type { EngineOptions } from './engine-options.ts';
+import { MessageWriter } from './message-pipe.ts';
 import { encodeStep } from './step-frame.ts';
 
 let engine: Engine | null = null;
@@ -18,8 +19,10 @@ let pending: TokenEvent[] = [];
 /** What open requests are called in frames. */
 const keyOf = new Map<string, number>();
 
+const writer = new MessageWriter();
+
 function send(message: FromEngine): void {
-  if (process.connected) process.send?.(message);
+  writer.send(message);
 }
 
 function flush(record: StepRecord | null): void {

@@ -8,9 +8,10 @@ import type { GenerateRequest, TokenEvent } from '../core/request.ts';
 import { PagodaError } from '../errors.ts';
 import type { StepRecord } from '../trace/step-record.ts';
 import type { EngineClient, EngineInfo, EngineListeners, TokenListener } from './engine-client.ts';
-import type { EngineMessage, FromEngine, ToEngine } from './engine-messages.ts';
+import type { EngineMessage, ToEngine } from './engine-messages.ts';
 import type { EngineOptions } from './engine-options.ts';
 import { ListenerTable } from './listener-table.ts';
+import { MESSAGE_PIPE, MessageReader } from './message-pipe.ts';
 import { decodeStep, type StepFrame } from './step-frame.ts';
 
 const DEFAULT_DRAIN_SECONDS = 30;
@@ -142,11 +143,11 @@ export class ProcessClient implements EngineClient {
   }
 
   #spawn(onReady: () => void, onFailed: (error: PagodaError) => void): void {
-    const child = fork(this.#entry, [], { serialization: 'advanced', stdio: ['ignore', 'inherit', 'inherit', 'ipc'] });
+    const stdio = ['ignore', 'inherit', 'inherit', 'ipc', 'pipe'] as const;
+    const child = fork(this.#entry, [], { serialization: 'advanced', stdio: [...stdio] });
     this.#child = child;
     let failure: PagodaError | null = null;
-    child.on('message', (raw) => {
-      const message = raw as FromEngine;
+    const reader = new MessageReader((message) => {
       if (message instanceof Float64Array) this.#takeFrame(message);
       else if (message.kind === 'failed') {
         failure = new PagodaError(
@@ -166,13 +167,18 @@ export class ProcessClient implements EngineClient {
         failure = new PagodaError('engine_dead', message.reason);
       } else this.#take(message);
     });
+    const pipe = child.stdio[MESSAGE_PIPE];
+    pipe?.on('data', (chunk: Buffer) => reader.take(chunk));
+    // Whatever happens to the pipe happens to the child, whose end is told below.
+    pipe?.on('error', () => undefined);
     child.on('error', (error) => {
       // With a pid it runs, and its exit event says how it ends.
       if (child.pid !== undefined) return;
       const reason = `The engine process could not be started: ${error.message}`;
       this.#onExit(child, reason, () => onFailed(new PagodaError('engine_dead', reason)));
     });
-    child.on('exit', (code, signal) => {
+    // After the last message has been read.
+    child.on('close', (code, signal) => {
       const how = signal === null ? `with code ${code}` : `by signal ${signal}`;
       const reason = failure?.message ?? `The engine process ended ${how}.`;
       this.#onExit(child, reason, () => onFailed(failure ?? new PagodaError('engine_dead', reason)));
@@ -248,7 +254,7 @@ export class ProcessClient implements EngineClient {
     if (this.#restartTimer !== null) clearTimeout(this.#restartTimer);
     const child = this.#child;
     if (child === null) return;
-    const exited = new Promise<void>((resolve) => child.once('exit', () => resolve()));
+    const exited = new Promise<void>((resolve) => child.once('close', () => resolve()));
     // Loading can take long and answers nothing; there is nothing to drain either.
     if (!this.#isReady) child.kill('SIGKILL');
     this.#send({ kind: 'close', drainSeconds });

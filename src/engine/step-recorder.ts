@@ -59,7 +59,8 @@ export class StepRecorder {
     this.#last = scheduler.stats();
   }
 
-  record({ facts, device, ...outcome }: StepOutcome): StepRecord {
+  record(outcome: StepOutcome): StepRecord {
+    const { facts, device } = outcome;
     const stats = this.#scheduler.stats();
     const last = this.#last;
     this.#last = stats;

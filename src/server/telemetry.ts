@@ -21,6 +21,8 @@ import {
 import { type EngineGauges, StatsLog } from './stats-log.ts';
 
 const LOG_INTERVAL_SECONDS = 10;
+/** Names that are put together at every step would be looked up anew at every step. */
+const PHASE_FIELDS = STEP_PHASES.map((phase) => [phase, `${phase}Seconds`] as const);
 
 export class Telemetry {
   /** For whoever starts the engine. */
@@ -111,7 +113,7 @@ export class Telemetry {
     steps.generatedTokensPerStep.observe(record.numGeneratedTokens);
     steps.stepTokens('prompt').inc(record.numPromptTokens);
     steps.stepTokens('generated').inc(record.numGeneratedTokens);
-    for (const phase of STEP_PHASES) steps.phaseSeconds(phase).inc(Math.max(0, record[`${phase}Seconds`]));
+    for (const [phase, field] of PHASE_FIELDS) steps.phaseSeconds(phase).inc(Math.max(0, record[field]));
     steps.recomputedTokens.inc(record.numRecomputedTokens);
     if (record.numPrefixQueryTokens > 0) {
       steps.prefixQueries.inc(record.numPrefixQueryTokens);

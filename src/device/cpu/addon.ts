@@ -189,36 +189,6 @@ export interface NativeSequence {
   };
 }
 
-/** The fields of a ForwardBatch. */
-export interface NativeBatch {
-  readonly numSeqs: number;
-  readonly numTokens: number;
-  readonly tokenIds: Int32Array;
-  readonly tokenStart: Int32Array;
-  readonly numComputed: Int32Array;
-  readonly slot: Int32Array;
-  readonly logitRows: Uint8Array;
-  readonly samples: Uint8Array;
-  readonly blockTables: Int32Array;
-  readonly blockTableStart: Int32Array;
-}
-
-/** Filled by readStep. */
-export interface NativeStepArrays {
-  sampledTokens: Int32Array;
-  sampledLogprobs: Float32Array;
-  sampledRanks: Int32Array;
-  faults: Uint8Array;
-  topStart: Int32Array;
-  topTokens: Int32Array;
-  topLogprobs: Float32Array;
-  /** Per prompt row: seq, position, token, rank, number of alternatives. */
-  promptFields: Int32Array;
-  promptLogprobs: Float32Array;
-  promptTopTokens: Int32Array;
-  promptTopLogprobs: Float32Array;
-}
-
 export interface Addon {
   /**
    * `isas`: instruction sets that were compiled in and that this CPU runs, fastest first. `bf16AttentionIsas`: those of them whose attention
@@ -264,11 +234,42 @@ export interface Addon {
   /** These two take effect between the steps submitted before and after them. */
   addSequence(handle: DeviceHandle, sequence: NativeSequence): void;
   removeSequence(handle: DeviceHandle, options: { readonly slot: number }): void;
-  /** Copies the batch before it returns. `stepSlot` is 0 or 1 and must be free. */
-  submitStep(handle: DeviceHandle, stepSlot: number, batch: NativeBatch): Promise<void>;
-  /** values = [top entries, prompt rows, prompt top entries, then total, attention, linear, sampling, rows, serial seconds] of the finished step. */
-  stepCounts(handle: DeviceHandle, stepSlot: number, counts: { readonly values: Float64Array }): void;
-  readStep(handle: DeviceHandle, stepSlot: number, arrays: NativeStepArrays): void;
+  /** Copies the batch before it returns. `stepSlot` is 0 or 1 and must be free. What every step passes is not looked up by name. */
+  submitStep(
+    handle: DeviceHandle,
+    stepSlot: number,
+    numSeqs: number,
+    numTokens: number,
+    tokenIds: Int32Array,
+    tokenStart: Int32Array,
+    numComputed: Int32Array,
+    slot: Int32Array,
+    logitRows: Uint8Array,
+    samples: Uint8Array,
+    blockTableStart: Int32Array,
+    blockTables: Int32Array,
+  ): Promise<void>;
+  /**
+   * The finished step of a slot. counts = [top entries, prompt rows, prompt top entries, then total, attention, linear, sampling, rows,
+   * serial seconds]. False when the arrays of alternatives or of prompt rows are too short for that: then nothing but `counts` is filled.
+   * `promptFields`, per row: seq, position, token, rank, number of alternatives.
+   */
+  readStep(
+    handle: DeviceHandle,
+    stepSlot: number,
+    counts: Float64Array,
+    sampledTokens: Int32Array,
+    sampledLogprobs: Float32Array,
+    sampledRanks: Int32Array,
+    faults: Uint8Array,
+    topStart: Int32Array,
+    topTokens: Int32Array,
+    topLogprobs: Float32Array,
+    promptFields: Int32Array,
+    promptLogprobs: Float32Array,
+    promptTopTokens: Int32Array,
+    promptTopLogprobs: Float32Array,
+  ): boolean;
   logits(handle: DeviceHandle, options: { readonly tokenIds: Int32Array }): Promise<Float32Array>;
   /** Waits for what was submitted, then frees everything; the handle is dead from the call on. */
   dispose(handle: DeviceHandle): Promise<void>;

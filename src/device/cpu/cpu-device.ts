@@ -174,10 +174,35 @@ class CpuDevice implements Device {
   step(batch: ForwardBatch): Promise<StepResult> {
     const stepSlot = this.#numSteps++ % 2;
     const before = this.#busy[stepSlot];
-    const submit = () => this.#addon.submitStep(this.#handle, stepSlot, batch);
-    const result = this.#finish(stepSlot, before ? before.then(submit) : attempt(submit));
+    const result = this.#finish(
+      stepSlot,
+      before ? before.then(() => this.#submit(stepSlot, batch)) : this.#submit(stepSlot, batch),
+    );
     this.#busy[stepSlot] = result.catch(() => {});
     return result;
+  }
+
+  #submit(stepSlot: number, batch: ForwardBatch): Promise<void> {
+    const { numSeqs, numTokens, tokenIds, tokenStart, numComputed, slot, logitRows, samples } = batch;
+    const { blockTableStart, blockTables } = batch;
+    try {
+      return this.#addon.submitStep(
+        this.#handle,
+        stepSlot,
+        numSeqs,
+        numTokens,
+        tokenIds,
+        tokenStart,
+        numComputed,
+        slot,
+        logitRows,
+        samples,
+        blockTableStart,
+        blockTables,
+      );
+    } catch (error) {
+      return Promise.reject(error);
+    }
   }
 
   async #finish(stepSlot: number, submitted: Promise<void>): Promise<StepResult> {

@@ -3,14 +3,28 @@
 
 import type { DeviceLimits } from '../device.ts';
 import type { PromptRowLogprob, StepResult } from '../forward-batch.ts';
-import type { Addon, DeviceHandle, NativeStepArrays } from './addon.ts';
+import type { Addon, DeviceHandle } from './addon.ts';
 
 const TOP_PER_SEQ = 8;
+
+interface StepArrays {
+  readonly sampledTokens: Int32Array;
+  readonly sampledLogprobs: Float32Array;
+  readonly sampledRanks: Int32Array;
+  readonly faults: Uint8Array;
+  readonly topStart: Int32Array;
+  topTokens: Int32Array;
+  topLogprobs: Float32Array;
+  promptFields: Int32Array;
+  promptLogprobs: Float32Array;
+  promptTopTokens: Int32Array;
+  promptTopLogprobs: Float32Array;
+}
 
 export class StepResults {
   readonly #addon: Addon;
   readonly #handle: DeviceHandle;
-  readonly #arrays: [NativeStepArrays, NativeStepArrays];
+  readonly #arrays: [StepArrays, StepArrays];
   readonly #counts = new Float64Array(9);
 
   constructor(addon: Addon, handle: DeviceHandle, limits: DeviceLimits) {
@@ -19,16 +33,35 @@ export class StepResults {
     this.#arrays = [newArrays(limits), newArrays(limits)];
   }
 
+  /** False when there is not enough room; #counts is filled either way. */
+  #fill(stepSlot: number, arrays: StepArrays): boolean {
+    return this.#addon.readStep(
+      this.#handle,
+      stepSlot,
+      this.#counts,
+      arrays.sampledTokens,
+      arrays.sampledLogprobs,
+      arrays.sampledRanks,
+      arrays.faults,
+      arrays.topStart,
+      arrays.topTokens,
+      arrays.topLogprobs,
+      arrays.promptFields,
+      arrays.promptLogprobs,
+      arrays.promptTopTokens,
+      arrays.promptTopLogprobs,
+    );
+  }
+
   /** The finished step of a slot. */
   read(stepSlot: number): StepResult {
     const arrays = this.#arrays[stepSlot]!;
-    this.#addon.stepCounts(this.#handle, stepSlot, { values: this.#counts });
     const counts = this.#counts;
-    const numTop = counts[0]!;
+    if (!this.#fill(stepSlot, arrays)) {
+      makeRoom(arrays, { numTop: counts[0]!, numPromptRows: counts[1]!, numPromptTop: counts[2]! });
+      this.#fill(stepSlot, arrays);
+    }
     const numPromptRows = counts[1]!;
-    const numPromptTop = counts[2]!;
-    makeRoom(arrays, { numTop, numPromptRows, numPromptTop });
-    this.#addon.readStep(this.#handle, stepSlot, arrays);
     return {
       sampledTokens: arrays.sampledTokens,
       sampledLogprobs: arrays.sampledLogprobs,
@@ -51,7 +84,7 @@ export class StepResults {
 }
 
 /** No sequence has more result rows than tokens. */
-function newArrays({ maxTokens, maxSeqs }: DeviceLimits): NativeStepArrays {
+function newArrays({ maxTokens, maxSeqs }: DeviceLimits): StepArrays {
   return {
     sampledTokens: new Int32Array(maxTokens),
     sampledLogprobs: new Float32Array(maxTokens),
@@ -68,7 +101,7 @@ function newArrays({ maxTokens, maxSeqs }: DeviceLimits): NativeStepArrays {
 }
 
 function makeRoom(
-  arrays: NativeStepArrays,
+  arrays: StepArrays,
   { numTop, numPromptRows, numPromptTop }: { numTop: number; numPromptRows: number; numPromptTop: number },
 ): void {
   if (arrays.topTokens.length < numTop) {
@@ -86,7 +119,7 @@ function makeRoom(
 }
 
 /** Rank 0 marks a row whose logits were not finite: its sequence has a fault. */
-function promptRows(arrays: NativeStepArrays, numRows: number): PromptRowLogprob[] {
+function promptRows(arrays: StepArrays, numRows: number): PromptRowLogprob[] {
   const rows: PromptRowLogprob[] = [];
   let top = 0;
   for (let i = 0; i < numRows; i++) {
