@@ -153,6 +153,7 @@ static void fill_elementwise(Kernels& kernels) {
   kernels.keep_top = keep_top;
   kernels.exact_weights = exact_weights;
   kernels.weight_sums = weight_sums;
+  kernels.weights_above = weights_above;
   kernels.sum_chunks = sum_chunks;
   kernels.chunk_weights = chunk_weights;
 }

@@ -77,6 +77,13 @@ struct ChunkSum {
   float max, sum;
 };
 
+// Of the weights that are not below a bound, each as a multiple of 2^-34: adding kWeightRounding and taking it away again makes it one.
+struct WeightsAbove {
+  double sum;  // exact
+  int32_t count;
+};
+constexpr double kWeightRounding = 393216;  // 1.5 * 2^18
+
 struct AttentionArgs;  // attention.h
 struct TopValues;      // top-values.h
 
@@ -122,6 +129,7 @@ struct Kernels {
   void (*exact_weights)(const double* x, int32_t n, double max, double temperature, double* weights);
   // Sums of the weights of kWeightChunk logits each, without storing the weights.
   void (*weight_sums)(const float* x, int32_t n, double max, double temperature, double* sums);
+  WeightsAbove (*weights_above)(const double* weights, int32_t n, double least);
   // The chunks of n logits from the start of one on, and the weights of one chunk's logits: in float32, the same bits on every
   // instruction set (src/device/reference/choose-in-chunks.ts).
   void (*sum_chunks)(const float* x, int32_t n, float scale, ChunkSum* chunks);

@@ -89,6 +89,34 @@ static void weight_sums(const float* x, int32_t n, double max_value, double temp
   }
 }
 
+static WeightsAbove weights_above(const double* weights, int32_t n, double least) {
+  f64n sums[2] = {}, counts[2] = {};
+  const f64n one = (f64n){} + 1.0;
+  const auto take = [&](f64n weight, int v) {
+    const f64n rounded = (weight + kWeightRounding) - kWeightRounding;
+    sums[v] += rounded >= least ? rounded : (f64n){};
+    counts[v] += rounded >= least ? one : (f64n){};
+  };
+  int32_t i = 0;
+  for (; i + 2 * kDoubleLanes <= n; i += 2 * kDoubleLanes) {
+    take(*reinterpret_cast<const f64n_u*>(weights + i), 0);
+    take(*reinterpret_cast<const f64n_u*>(weights + i + kDoubleLanes), 1);
+  }
+  for (; i < n; i++) {
+    f64n weight = {};
+    weight[0] = weights[i];
+    take(weight, 0);
+  }
+  WeightsAbove above = {};
+  double count = 0;
+  for (int l = 0; l < kDoubleLanes; l++) {
+    above.sum += sums[0][l] + sums[1][l];
+    count += counts[0][l] + counts[1][l];
+  }
+  above.count = static_cast<int32_t>(count);
+  return above;
+}
+
 // 2^((x - max) * scale) for x <= max; 0 below 2^-125 (and of -infinity). A Taylor series: 1.2e-7 at most from 2^r, |r| <= 0.5.
 PAGODA_INLINE f32x16 chunk_weight(f32x16 x, f32x16 max, f32x16 scale) {
   const f32x16 magic = splat(12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer, whose bits are the lowest of the sum

@@ -16,21 +16,6 @@ constexpr int32_t kMaxHeap = 2048;  // above it a top-k limit is found by partia
 
 double join_lanes(const double* l) { return ((l[0] + l[4]) + (l[2] + l[6])) + ((l[1] + l[5]) + (l[3] + l[7])); }
 
-// Sum of one chunk in eight lanes, id modulo 8 (chunks start at multiples of 256).
-double lane_sum(const double* values, int32_t start, int32_t end) {
-  double lanes[8] = {};
-  int32_t i = start;
-  for (; i + 8 <= end; i += 8) for (int l = 0; l < 8; l++) lanes[l] += values[i + l];
-  for (; i < end; i++) lanes[(i - start) & 7] += values[i];
-  return join_lanes(lanes);
-}
-
-double chunked_sum(const double* values, int32_t n) {
-  double total = 0;
-  for (int32_t start = 0; start < n; start += kSumChunk) total += lane_sum(values, start, std::min(start + kSumChunk, n));
-  return total;
-}
-
 // End of the run of kept tokens that lie in the chunk of kept[first].
 size_t chunk_end(const std::vector<Kept>& kept, size_t first) {
   const int32_t limit = (kept[first].token / kSumChunk + 1) * kSumChunk;
@@ -103,43 +88,6 @@ void sort_by_token(std::vector<Kept>& kept) {
   std::sort(kept.begin(), kept.end(), [](const Kept& a, const Kept& b) { return a.token < b.token; });
 }
 
-bool better(const Kept& a, const Kept& b) { return a.x > b.x || (a.x == b.x && a.token > b.token); }
-
-// Cuts `sorted` (best first, of equal values the higher id first) where the weights before a token reach the goal; false when it
-// ends before that.
-bool cut_nucleus(std::vector<Kept>& sorted, double goal) {
-  double sum = 0;
-  for (size_t i = 0; i < sorted.size(); i++) {
-    sum += sorted[i].weight;
-    if (sum < goal) continue;
-    sorted.resize(i + 1);
-    return true;
-  }
-  return false;
-}
-
-// Keeps of `all` the smallest set of best tokens whose weights reach the goal. Sorts few tokens first, more if those do not do.
-template <typename ForEach>
-void keep_nucleus(double goal, ForEach for_each, std::vector<Kept>& sorted) {
-  const double step = std::ldexp(1.0, -10), smallest = std::ldexp(1.0, -200);
-  for (double limit = step;; limit = limit < smallest ? 0 : limit * step) {
-    sorted.clear();
-    for_each([&](const Kept& k) {
-      if (k.weight >= limit && k.x > kMinusInfinity) sorted.push_back(k);
-    });
-    std::sort(sorted.begin(), sorted.end(), better);
-    if (cut_nucleus(sorted, goal) || limit == 0) return;
-  }
-}
-
-// The same of the kept tokens, which stay in order of id.
-void keep_nucleus_of_kept(double top_p, SamplerScratch& scratch) {
-  const double goal = top_p * chunked_sum(scratch.kept);
-  keep_nucleus(goal, [&](auto take) { for (const Kept& k : scratch.kept) take(k); }, scratch.sorted);
-  scratch.kept.assign(scratch.sorted.begin(), scratch.sorted.end());
-  sort_by_token(scratch.kept);
-}
-
 }  // namespace
 
 Sampler::Sampler(const Kernels* kernels, int32_t max_seqs, int32_t max_model_len, int32_t vocab_size, int num_threads)
@@ -150,7 +98,8 @@ Sampler::Sampler(const Kernels* kernels, int32_t max_seqs, int32_t max_model_len
     scratch.adjusted.reserve(vocab_size);
     scratch.chunks.reserve(num_choice_chunks(vocab_size));
     scratch.factors.reserve(2 * num_choice_chunks(vocab_size));
-    for (std::vector<Kept>* kept : {&scratch.kept, &scratch.sorted}) kept->reserve(vocab_size);
+    for (std::vector<Kept>* kept : {&scratch.kept, &scratch.nucleus.border}) kept->reserve(vocab_size);
+    scratch.nucleus.ids.reserve(vocab_size + 1);
     scratch.order.reserve(vocab_size);
   }
 }
@@ -258,19 +207,12 @@ void Sampler::filter(const SamplingSpec& sampling, double temperature, double ma
     }
     sparse = true;
   }
-  scratch.weights.resize(vocab_size_);
-  if (!sparse) kernels_->exact_weights(x.data(), vocab_size_, max, temperature, scratch.weights.data());
   if (!(sampling.top_p < 1)) return;
-  if (sparse) {
-    keep_nucleus_of_kept(sampling.top_p, scratch);
-  } else {
-    const double goal = sampling.top_p * chunked_sum(scratch.weights.data(), vocab_size_);
-    keep_nucleus(goal, [&](auto take) {
-      for (int32_t token = 0; token < vocab_size_; token++) take(Kept{token, x[token], scratch.weights[token]});
-    }, scratch.sorted);
-    kept.assign(scratch.sorted.begin(), scratch.sorted.end());
-    sort_by_token(kept);
-  }
+  if (sparse) return keep_nucleus(sampling.top_p, scratch.nucleus, kept);
+  std::vector<double>& weights = scratch.weights;
+  weights.resize(vocab_size_);
+  kernels_->exact_weights(x.data(), vocab_size_, max, temperature, weights.data());
+  keep_nucleus(*kernels_, x.data(), weights.data(), vocab_size_, sampling.top_p, scratch.nucleus, kept);
 }
 
 int32_t Sampler::choose_filtered(const Slot& slot, double max, SamplerScratch& scratch) const {
@@ -290,7 +232,7 @@ int32_t Sampler::num_best(int32_t slot_index) const {
   const SamplingSpec& sampling = slot.sampling;
   if (sampling.num_logprobs != -2 || !slot.is_plain()) return 0;
   if (slot.is_greedy()) return 1;
-  // min_p comes before top-k.
+  // min_p comes before top-k, and often keeps more than there is room for: making all logits after that costs more than having them.
   const bool is_top_k = sampling.top_k > 0 && sampling.top_k < vocab_size_ && !(sampling.min_p > 0);
   return is_top_k && sampling.top_k <= kMaxBestK ? sampling.top_k + kTieRoom : 0;
 }
@@ -309,7 +251,7 @@ bool Sampler::sample_best(int thread, int32_t slot_index, const TopValues& best,
       scratch.kept.push_back({best.ids[i], best.values[i], weigh(best.values[i], best.values[0], slot.temperature())});
     }
     sort_by_token(scratch.kept);
-    if (sampling.top_p < 1) keep_nucleus_of_kept(sampling.top_p, scratch);
+    if (sampling.top_p < 1) keep_nucleus(sampling.top_p, scratch.nucleus, scratch.kept);
     token = choose_sparse(scratch.kept, slot.uniform());
   }
   slot.tokens.push_back(token);
@@ -331,12 +273,14 @@ void Sampler::sample_in_chunks(int thread, int32_t slot_index, ChunkedRow& row, 
 
 int32_t Sampler::choose(const Slot& slot, const float* logits, const TopValues& best, SamplerScratch& scratch) const {
   const bool has_choice = !slot.is_greedy();
+  std::vector<double>& x = scratch.x;
+  x.resize(vocab_size_);
   if (slot.is_plain()) {
     if (!has_choice) return best.ids[0];
     if (!has_filter(slot.sampling)) return choose_unfiltered(slot, logits, scratch);
+    std::copy_n(logits, vocab_size_, x.data());
+    return choose_filtered(slot, best.values[0], scratch);
   }
-  std::vector<double>& x = scratch.x;
-  x.resize(vocab_size_);
   adjust(slot, logits, x.data());
   // The lowest id of the largest value.
   const auto max = std::max_element(x.begin(), x.end());

@@ -10,6 +10,7 @@
 #include "ops/kernels.h"
 #include "ops/top-values.h"
 #include "runtime/choose-in-chunks.h"
+#include "runtime/nucleus.h"
 #include "runtime/step.h"
 
 namespace pagoda {
@@ -39,16 +40,11 @@ struct SlotInit {
 // Up to this k, top-k sampling looks at the best logits alone: k of them, and room for some that are equal to the last.
 constexpr int32_t kMaxBestK = 64, kTieRoom = 8;
 
-// A token that is still in the race: its adjusted logit and unnormalised probability.
-struct Kept {
-  int32_t token;
-  double x, weight;
-};
-
 // Working memory of one thread.
 struct SamplerScratch {
   std::vector<double> x, weights;  // [vocabulary]
-  std::vector<Kept> kept, sorted;
+  std::vector<Kept> kept;
+  NucleusScratch nucleus;
   std::vector<double> heap, factors;
   std::vector<int32_t> order;
   std::vector<float> adjusted;

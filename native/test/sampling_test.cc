@@ -15,6 +15,7 @@
 #include "ops/top-values.h"
 #include "runtime/choose-in-chunks.h"
 #include "runtime/device.h"
+#include "runtime/nucleus.h"
 #include "test/checks.h"
 #include "test/plans.h"
 
@@ -135,6 +136,50 @@ void test_replaced_logits(const Kernels& kernels, uint32_t seed) {
   }
   check(equal, "replaced logits: " + std::string(kernels.isa) + ", row " + std::to_string(seed));
   check(near, "a choice by probability: " + std::string(kernels.isa) + ", row " + std::to_string(seed));
+}
+
+// --- top_p ---
+
+// Against sorting everything; many equal values, few, or none.
+void test_nucleus(const Kernels& kernels, uint32_t seed) {
+  random_state = seed;
+  const int32_t n = 1 + static_cast<int32_t>(random_below(seed % 4 == 0 ? 100 : 6000));
+  const uint32_t num_distinct = seed % 3 == 0 ? 1u << 24 : 1 + random_below(40);
+  const double spread = seed % 5 == 0 ? 60 : 6 * uniform_float();
+  const double top_p = seed % 7 == 0 ? 1 - 1e-9 : seed % 7 == 1 ? 1e-9 : static_cast<double>(uniform_float());
+  std::vector<double> x(n), weights(n);
+  for (double& value : x) value = spread * random_below(num_distinct) / num_distinct;
+  const double max = *std::max_element(x.begin(), x.end());
+  for (int32_t i = 0; i < static_cast<int32_t>(seed % 4); i++) {
+    double& value = x[random_below(n)];
+    if (value < max) value = -static_cast<double>(kInfinity);
+  }
+  kernels.exact_weights(x.data(), n, max, 1, weights.data());
+  std::vector<int32_t> order(n);
+  for (int32_t i = 0; i < n; i++) order[i] = i;
+  std::sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return x[a] != x[b] ? x[a] > x[b] : a > b; });
+  const auto rounded = [&](int32_t i) { return std::nearbyint(std::ldexp(weights[i], 34)); };
+  double total = 0, above = 0;
+  for (int32_t i = 0; i < n; i++) total += rounded(i);
+  std::vector<int32_t> wanted;
+  for (int32_t id : order) {
+    if (!wanted.empty() && above >= top_p * total) break;
+    wanted.push_back(id);
+    above += rounded(id);
+  }
+  std::sort(wanted.begin(), wanted.end());
+  NucleusScratch scratch;
+  std::vector<Kept> kept, some;
+  for (int32_t i = 0; i < n; i++) some.push_back({i, x[i], weights[i]});
+  keep_nucleus(kernels, x.data(), weights.data(), n, top_p, scratch, kept);
+  keep_nucleus(top_p, scratch, some);
+  const auto equal = [&](const std::vector<Kept>& found) {
+    bool same = found.size() == wanted.size();
+    for (size_t i = 0; same && i < wanted.size(); i++) same = found[i].token == wanted[i] && found[i].x == x[wanted[i]] && found[i].weight == weights[wanted[i]];
+    return same;
+  };
+  check(equal(kept), "top_p keeps what sorting keeps: " + std::string(kernels.isa) + ", row " + std::to_string(seed));
+  check(equal(some), "top_p of some keeps what sorting keeps: " + std::string(kernels.isa) + ", row " + std::to_string(seed));
 }
 
 // --- steps ---
@@ -307,6 +352,7 @@ std::vector<SamplingSpec> kinds_of_sampling() {
   kind(0.05, 0, 1);
   kind(6, 0, 1);
   kind(1, 0, 0.9);
+  kind(3, 0, 0.98);
   kind(1, 10, 1).min_p = 0.05;
   SamplingSpec& late = kind(0, 0, 1);  // all logits at first, the best ones later
   late.min_tokens = 6;
@@ -381,6 +427,7 @@ int main() {
       test_top_values(*choose_kernels(isa), seed);
       test_chunk_sums(*choose_kernels(isa), seed);
       test_replaced_logits(*choose_kernels(isa), seed);
+      test_nucleus(*choose_kernels(isa), seed);
     }
     for (bool int8 : {false, true}) {
       for (int32_t num_distinct : {300, 40, 3}) test_equal_choices({isa, num_distinct % 2 == 0 ? 1 : 3, 300, 7, 64, int8, num_distinct, 0});

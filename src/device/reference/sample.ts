@@ -114,13 +114,20 @@ export function filter({ x, weights }: SamplerScratch, sampling: SamplingParams,
   }
 }
 
+/** Adding it to a weight and taking it away again leaves a multiple of 2^-34: 1.5 * 2^18. */
+const ROUND_WEIGHT = 393216;
+
 /**
  * The last token that top_p keeps, walking from the best down, of equal values the higher id first: a token is kept while the
- * weights before it sum to less than topP * (sum of all weights). The walk adds one weight after the other; the whole sum is
- * chunkedSum. (vLLM drops from below while the ascending sum is at most 1 - p, which is the same set.)
+ * weights before it sum to less than topP * (sum of all weights). Weights count as multiples of 2^-34 (the best token's is 1): so their
+ * sums are exact in every order, and a device need not sort. (vLLM drops from below while the ascending sum is at most 1 - p, which is the
+ * same set.)
  */
 function nucleusEnd({ x, weights }: SamplerScratch, topP: number): { x: number; token: number } {
-  const goal = topP * chunkedSum(weights);
+  const rounded = (token: number) => weights[token] + ROUND_WEIGHT - ROUND_WEIGHT;
+  let total = 0;
+  for (let token = 0; token < x.length; token++) total += rounded(token);
+  const goal = topP * total;
   // Sorting the whole vocabulary would be slow: sort the heavy tokens, and more of them only if those do not suffice.
   for (let minWeight = 2 ** -10; ; minWeight = minWeight < 2 ** -200 ? 0 : minWeight * 2 ** -10) {
     const candidates: number[] = [];
@@ -129,7 +136,7 @@ function nucleusEnd({ x, weights }: SamplerScratch, topP: number): { x: number; 
     candidates.sort((a, b) => x[b] - x[a] || b - a);
     let sum = 0;
     for (let i = 0; i < candidates.length; i++) {
-      sum += weights[candidates[i]];
+      sum += rounded(candidates[i]);
       // `sum` stands before the next candidate: if that one goes, this one is the last.
       if (!(sum < goal)) return { x: x[candidates[i]], token: candidates[i] };
     }
