@@ -4,7 +4,7 @@
 import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Checkpoint } from '../../src/checkpoint/checkpoint.ts';
 import { openGguf } from '../../src/checkpoint/gguf.ts';
 import { openSafetensors } from '../../src/checkpoint/safetensors.ts';
@@ -62,7 +62,10 @@ describe.skipIf(noShared)('tiny models against their goldens', () => {
   const ggufNames = noShared
     ? []
     : readdirSync(sharedPath('golden', 'tiny-gguf')).filter((name) => name.endsWith('.gguf'));
-  const scratch = mkdtempSync(join(tmpdir(), 'pagoda-tiny-'));
+  let scratch = '';
+  beforeAll(() => {
+    scratch = mkdtempSync(join(tmpdir(), 'pagoda-tiny-'));
+  });
   afterAll(() => rmSync(scratch, { recursive: true, force: true }));
 
   it('has all of them', () => {

@@ -1,8 +1,8 @@
-import { mkdtempSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { homedir, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
-import { describe, expect, it } from 'vitest';
+import { afterAll, describe, expect, it } from 'vitest';
 import { HUMAN_NUMBER_RULE, parseHumanNumber } from '../../../src/config/human-number.ts';
 import type { Option } from '../../../src/config/option.ts';
 import { OPTIONS } from '../../../src/config/options.ts';
@@ -19,8 +19,11 @@ function resolve(flags: Flags = {}, env: NodeJS.ProcessEnv = {}, yaml: string | 
   return resolveConfig({ flags, env, file: yaml === null ? null : yamlFile(yaml) });
 }
 
+const folder = mkdtempSync(join(tmpdir(), 'pagoda-config-'));
+afterAll(() => rmSync(folder, { recursive: true }));
+
 function yamlFile(text: string): string {
-  const path = join(mkdtempSync(join(tmpdir(), 'pagoda-config-')), 'server.yaml');
+  const path = join(folder, 'server.yaml');
   writeFileSync(path, text);
   return path;
 }

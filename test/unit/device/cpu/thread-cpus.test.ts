@@ -1,10 +1,10 @@
 // Where threads go: only on CPUs the process may use, never two on one, and refusals that say what is possible.
 
-import { mkdirSync, mkdtempSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
-import { describe, expect, it } from 'vitest';
+import { afterAll, describe, expect, it } from 'vitest';
 import {
   type CpuTopology,
   isThreadsBind,
@@ -14,9 +14,12 @@ import {
   threadsOfBind,
 } from '../../../../src/device/cpu/thread-cpus.ts';
 
+const folder = mkdtempSync(join(tmpdir(), 'pagoda-cpus-'));
+afterAll(() => rmSync(folder, { recursive: true }));
+
 /** A machine with hardware threads i and i + 4 on core i, of which this process may use some. */
 function machine(allowed: string): string {
-  const root = `${mkdtempSync(join(tmpdir(), 'pagoda-cpus-'))}/`;
+  const root = `${mkdtempSync(join(folder, 'machine-'))}/`;
   mkdirSync(`${root}proc/self`, { recursive: true });
   writeFileSync(`${root}proc/self/status`, `Name:\tnode\nCpus_allowed:\tff\nCpus_allowed_list:\t${allowed}\n`);
   for (let cpu = 0; cpu < 8; cpu++) {
