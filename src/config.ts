@@ -138,6 +138,7 @@ export function serverOptions(config: ResolvedOptions, limits: ServerLimits): Se
     enableLogRequests: config.enableLogRequests,
     disableLogStats: config.disableLogStats,
     enablePromptTokensDetails: config.enablePromptTokensDetails,
+    streamInterval: config.streamInterval,
     enableForceIncludeUsage: config.enableForceIncludeUsage,
     enableRequestIdHeaders: config.enableRequestIdHeaders,
     returnTokensAsTokenIds: config.returnTokensAsTokenIds,

@@ -350,6 +350,15 @@ export const OPTIONS = {
     default: false,
     help: 'usage tells the cached prompt tokens',
   }),
+  streamInterval: countOption<number>(
+    {
+      name: 'stream-interval',
+      group: 'server',
+      default: 1,
+      help: 'tokens per chunk of a stream after its first; more make fewer writes',
+    },
+    { min: 1 },
+  ),
   enableForceIncludeUsage: switchOption({
     name: 'enable-force-include-usage',
     group: 'server',

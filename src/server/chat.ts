@@ -68,6 +68,7 @@ async function handle(context: ServerContext, request: FastifyRequest, reply: Fa
     choices,
     numPromptTokens: prompt.tokenIds.length,
     headers: replyHeaders(context, identity),
+    streamInterval: body.stream_interval ?? context.options.streamInterval,
     writer: body.stream === true ? new ChatStreamWriter(parts) : null,
     reply: (fold, usage) => chatReply(parts, fold, usage),
   });

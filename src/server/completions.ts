@@ -77,6 +77,7 @@ async function handle(context: ServerContext, request: FastifyRequest, reply: Fa
     choices,
     numPromptTokens: prompts.reduce((sum, prompt) => sum + prompt.tokenIds.length, 0),
     headers: replyHeaders(context, identity),
+    streamInterval: body.stream_interval ?? context.options.streamInterval,
     writer: body.stream === true ? new CompletionStreamWriter(parts) : null,
     reply: (fold, usage) => completionReply(parts, fold, usage),
   });

@@ -8,6 +8,7 @@ import { Fold } from './fold.ts';
 import { type Choice, type ChoiceDelta, Generation, type Usage, type UsageSource } from './generation.ts';
 import type { ServerContext } from './server-context.ts';
 import { errorFrames, SSE_DONE, SseStream } from './sse.ts';
+import { StreamInterval } from './stream-interval.ts';
 
 /** How a family of routes writes its chunks. Frames are complete SSE events. */
 export interface StreamWriter {
@@ -22,6 +23,8 @@ export interface Job {
   readonly numPromptTokens: number;
   readonly headers: Readonly<Record<string, string>>;
   readonly writer: StreamWriter | null;
+  /** Tokens per chunk of a stream. */
+  readonly streamInterval: number;
   reply(fold: Fold, usage: Usage): unknown;
 }
 
@@ -87,14 +90,20 @@ export class OpenRequest {
   #stream(context: ServerContext, job: Job, writer: StreamWriter): FastifyReply {
     const raw = this.#reply.raw;
     const sse = new SseStream(raw, context.options.limits, () => generation.abort());
+    const interval = new StreamInterval(job.streamInterval);
+    const write = (delta: ChoiceDelta) => sse.write(writer.delta(delta, generation));
     const generation = new Generation(context, {
       ...job,
       sink: {
-        onDelta: (delta) => sse.write(writer.delta(delta, generation)),
+        onDelta: (delta) => {
+          const due = interval.add(delta);
+          if (due !== null) write(due);
+        },
         onEnd: () => sse.end(writer.end(generation.usage) + SSE_DONE),
         onError: (error) => {
           const { body, isFault } = toHttpReply(error);
           if (isFault) context.logger.error('server', `A stream failed: ${error.message}`);
+          interval.flush().forEach(write);
           sse.end(errorFrames(body));
         },
       },

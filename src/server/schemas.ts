@@ -67,6 +67,7 @@ const samplingFields = {
     })
     .nullish()
     .describe('Only with stream.'),
+  stream_interval: number('Tokens per chunk of a stream after its first (--stream-interval).'),
   priority: number('Lower is earlier; needs --scheduling-policy priority (0).'),
   request_id: text('Becomes part of the id of the reply (random).'),
   cache_salt: text('Prefixes are only shared between requests with the same salt; 1 to 128 characters.'),

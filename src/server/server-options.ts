@@ -71,6 +71,8 @@ export interface ServerOptions {
   readonly enableLogRequests: boolean;
   readonly disableLogStats: boolean;
   readonly enablePromptTokensDetails: boolean;
+  /** Tokens per chunk of a stream after its first; a request's own wins. */
+  readonly streamInterval: number;
   /** Usage in every stream, as if `include_usage` and `continuous_usage_stats` had been asked for. */
   readonly enableForceIncludeUsage: boolean;
   /** Echo X-Request-Id in the reply. */
@@ -93,6 +95,7 @@ export const DEFAULT_SERVER_OPTIONS: ServerOptions = Object.freeze({
   enableLogRequests: false,
   disableLogStats: false,
   enablePromptTokensDetails: false,
+  streamInterval: 1,
   enableForceIncludeUsage: false,
   enableRequestIdHeaders: false,
   returnTokensAsTokenIds: false,

@@ -8,6 +8,10 @@ export function checkStreamRules(body: ChatBody | CompletionBody): void {
   if (body.stream !== true && body.stream_options !== null && body.stream_options !== undefined) {
     refuse('stream_options', 'Stream options can only be defined when `stream=True`.');
   }
+  const interval = body.stream_interval;
+  if (interval !== null && interval !== undefined && !(Number.isSafeInteger(interval) && interval >= 1)) {
+    refuse('stream_interval', `stream_interval must be at least 1, got ${interval}.`);
+  }
   const { prompt_logprobs: promptLogprobs } = body;
   if (promptLogprobs === null || promptLogprobs === undefined) return;
   if (promptLogprobs < 0 && promptLogprobs !== -1) {

@@ -46,7 +46,6 @@ const COMMON: Readonly<Record<string, UnsupportedField>> = {
   repetition_detection: {
     isNeutral: (value) => typeof value === 'object' && value !== null && Object.values(value).every((entry) => !entry),
   },
-  stream_interval: { isNeutral: only(1) },
   watermarking: { isNeutral: isEmpty },
   kv_transfer_params: { isNeutral: isEmpty },
   ec_transfer_params: { isNeutral: isEmpty },

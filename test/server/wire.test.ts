@@ -157,6 +157,35 @@ describe('streams', () => {
     expect(onlyContinuous.every((chunk) => chunk.usage === undefined)).toBe(true);
   });
 
+  it('send a chunk for every few tokens where that was asked for, but the first token and the end at once', async () => {
+    await start({ options: { streamInterval: 3 } });
+    const body = { prompt: 'x', n: 2, logprobs: 0, return_token_ids: true };
+    const textsOf = (chunks: readonly Chunk[], index: number) =>
+      chunks.filter((chunk) => chunk.choices[0]!.index === index).map((chunk) => chunk.choices[0]!.text);
+    const chunks = await sse('/v1/completions', body);
+    for (const index of [0, 1]) expect(textsOf(chunks, index)).toEqual(['H', 'ell', 'o!']);
+    expect(chunks[2]!.choices[0]).toMatchObject({ token_ids: bytes('ell'), finish_reason: null });
+    expect(chunks[2]!.choices[0]!.logprobs!.text_offset).toEqual([1, 2, 3]);
+    expect(chunks.at(-1)!.choices[0]).toMatchObject({ finish_reason: 'stop' });
+    // The request's own wins.
+    expect(textsOf(await sse('/v1/completions', { ...body, stream_interval: 1 }), 0)).toHaveLength(7);
+    expect(textsOf(await sse('/v1/completions', { ...body, stream_interval: 100 }), 0)).toEqual(['H', 'ello!']);
+    for (const stream_interval of [0, -1, 1.5]) {
+      const response = await post('/v1/completions', { model: 'm', prompt: 'x', stream: true, stream_interval });
+      expect(response.statusCode).toBe(400);
+      expect(JSON.parse(await textOf(response)).error).toMatchObject({
+        message: `stream_interval must be at least 1, got ${stream_interval}.`,
+        param: 'stream_interval',
+      });
+    }
+  });
+
+  it('say what they held back before they report a failure', async () => {
+    await start({ scriptOf: () => ({ tokens: bytes('abcd'), finish: 'error', message: 'no luck' }) });
+    const chunks = await sse('/v1/completions', { prompt: 'x', stream_interval: 4 });
+    expect(chunks.map((chunk) => chunk.choices?.[0]?.text ?? chunk.error)).toMatchObject(['a', 'bc', { code: 500 }]);
+  });
+
   it('report a failure after their start as an error event', async () => {
     await start({ scriptOf: () => ({ tokens: [], finish: 'error', message: 'no luck' }) });
     expect(await sse('/v1/chat/completions', { messages: user })).toEqual([
