@@ -243,6 +243,8 @@ export class ProcessClient implements EngineClient {
       this.#spawn(
         () => undefined,
         (error) => {
+          // It ended because it was told to.
+          if (this.#closing !== null) return;
           this.#listeners.onLog?.('error', `The engine could not be restarted: ${error.message}`);
           this.#restart();
         },

@@ -75,7 +75,9 @@ describe('ProcessClient', () => {
     const down = signal<[string, boolean]>();
     const ready = [signal<EngineInfo>(), signal<EngineInfo>()];
     let numReady = 0;
+    const errors: string[] = [];
     const client = await start({
+      onLog: (level, message) => level === 'error' && errors.push(message),
       onDown: (why, restarting) => down.resolve([why, restarting]),
       onReady: (info) => ready[numReady++]?.resolve(info),
     });
@@ -90,6 +92,9 @@ describe('ProcessClient', () => {
     expect(() => client.submit([request('early', [1])], () => undefined)).toThrow('It is being restarted.');
     await ready[1]!.promise;
     expect((await run(client, 'again', [5])).flatMap((event) => event.tokenIds)).toEqual([5, 0]);
+    // That the new one ends when it is told to is no failure.
+    await client.close();
+    expect(errors).toEqual([]);
   });
 
   it('throws the error with which the engine could not start', async () => {
