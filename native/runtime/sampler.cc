@@ -272,12 +272,12 @@ void Sampler::sample_in_chunks(int thread, int32_t slot_index, ChunkedRow& row, 
 }
 
 int32_t Sampler::choose(const Slot& slot, const float* logits, const TopValues& best, SamplerScratch& scratch) const {
-  const bool has_choice = !slot.is_greedy();
+  const bool is_plain = slot.is_plain(), has_choice = !slot.is_greedy();
+  if (is_plain && !has_choice) return best.ids[0];
+  if (is_plain && !has_filter(slot.sampling)) return choose_unfiltered(slot, logits, scratch);
   std::vector<double>& x = scratch.x;
   x.resize(vocab_size_);
-  if (slot.is_plain()) {
-    if (!has_choice) return best.ids[0];
-    if (!has_filter(slot.sampling)) return choose_unfiltered(slot, logits, scratch);
+  if (is_plain) {
     std::copy_n(logits, vocab_size_, x.data());
     return choose_filtered(slot, best.values[0], scratch);
   }

@@ -50,6 +50,7 @@ export class MessageReader {
   readonly #onMessage: (message: FromEngine) => void;
   #rest: Buffer | null = null;
   #numbers = new Float64Array(512);
+  #numberBytes = new Uint8Array(this.#numbers.buffer);
 
   constructor(onMessage: (message: FromEngine) => void) {
     this.#onMessage = onMessage;
@@ -73,9 +74,12 @@ export class MessageReader {
 
   #frame(bytes: Buffer, start: number, end: number): Float64Array {
     const length = (end - start) / Float64Array.BYTES_PER_ELEMENT;
-    if (length > this.#numbers.length) this.#numbers = new Float64Array(2 * length);
+    if (length > this.#numbers.length) {
+      this.#numbers = new Float64Array(2 * length);
+      this.#numberBytes = new Uint8Array(this.#numbers.buffer);
+    }
     // Numbers may lie anywhere in the chunk, a Float64Array may not.
-    bytes.copy(new Uint8Array(this.#numbers.buffer), 0, start, end);
+    bytes.copy(this.#numberBytes, 0, start, end);
     return this.#numbers.subarray(0, length);
   }
 }

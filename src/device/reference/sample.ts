@@ -19,11 +19,14 @@ const MAX_BIAS = 100;
 export class SamplerScratch {
   /** Adjusted logits. */
   readonly x: Float64Array;
+  /** The same in float32. */
+  readonly rounded: Float32Array;
   /** exp((x - max) / temperature); 0 where not kept. */
   readonly weights: Float64Array;
 
   constructor(vocabSize: number) {
     this.x = new Float64Array(vocabSize);
+    this.rounded = new Float32Array(vocabSize);
     this.weights = new Float64Array(vocabSize);
   }
 }
@@ -41,7 +44,8 @@ export function sampleToken(
   if (sampling.temperature < GREEDY_TEMPERATURE) return best;
   const u = randomUniform(sampling.seed, history.numOutputs);
   if (!hasFilter(sampling, logits.length)) {
-    return chooseInChunks(Float32Array.from(scratch.x), Math.max(sampling.temperature, MIN_TEMPERATURE), u);
+    scratch.rounded.set(scratch.x);
+    return chooseInChunks(scratch.rounded, Math.max(sampling.temperature, MIN_TEMPERATURE), u);
   }
   filter(scratch, sampling, scratch.x[best]);
   return choose(scratch.weights, u);
@@ -92,7 +96,11 @@ function hasFilter({ minP, topK, topP }: SamplingParams, vocabSize: number): boo
 }
 
 /** Applies temperature, min_p, top_k and top_p: on return `weights` holds the unnormalised probabilities of what is kept. */
-export function filter({ x, weights }: SamplerScratch, sampling: SamplingParams, max: number): void {
+export function filter(
+  { x, weights }: Pick<SamplerScratch, 'x' | 'weights'>,
+  sampling: SamplingParams,
+  max: number,
+): void {
   const temperature = Math.max(sampling.temperature, MIN_TEMPERATURE);
   const drop = (token: number) => {
     x[token] = Number.NEGATIVE_INFINITY;
@@ -123,7 +131,7 @@ const ROUND_WEIGHT = 393216;
  * sums are exact in every order, and a device need not sort. (vLLM drops from below while the ascending sum is at most 1 - p, which is the
  * same set.)
  */
-function nucleusEnd({ x, weights }: SamplerScratch, topP: number): { x: number; token: number } {
+function nucleusEnd({ x, weights }: Pick<SamplerScratch, 'x' | 'weights'>, topP: number): { x: number; token: number } {
   const rounded = (token: number) => weights[token] + ROUND_WEIGHT - ROUND_WEIGHT;
   let total = 0;
   for (let token = 0; token < x.length; token++) total += rounded(token);
