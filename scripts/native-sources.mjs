@@ -46,6 +46,7 @@ const avx512Flags = [
   '-mfma',
   '-mf16c',
   '-mavx2',
+  '-mprfchw',
   '-mprefer-vector-width=512',
   // gcc 12's own AVX-512 header trips its uninitialized-variable warnings by the hundred (gcc bug 105593).
   '-Wno-uninitialized',
@@ -55,7 +56,7 @@ const perFile = {
   // It shares headers with the AVX-512 table and needs a part of them.
   'kernels-amx.cc': isX64 ? [...avx512Flags, '-mamx-tile', '-mamx-int8', '-Wno-unused-function'] : [],
   'kernels-avx512.cc': isX64 ? avx512Flags : [],
-  'kernels-avx2.cc': isX64 ? ['-mavx2', '-mfma', '-mf16c', '-mbmi2'] : [],
+  'kernels-avx2.cc': isX64 ? ['-mavx2', '-mfma', '-mf16c', '-mbmi2', '-mprfchw'] : [],
 };
 
 /** The instruction set of a translation unit: one each, chosen at load. None where the compiler is too old to know it. */

@@ -49,6 +49,7 @@ template <int kRows, int kPanels> PAGODA_NOINLINE void bf16_tile(const GemmArgs&
   __m512 sums[kRows][kPanels];
   PAGODA_UNROLL for (int m = 0; m < kRows; ++m) PAGODA_UNROLL for (int p = 0; p < kPanels; ++p) sums[m][p] = _mm512_setzero_ps();
   TileLines upcoming = take_upcoming(args.upcoming, (cols + 31) / 32);
+  prefetch_sums<kRows, kPanels>(args, row, panel);
   for (int32_t k = 0; k < pairs; ++k, w += 64, x += 4) {
     if (k % 16 == 0) {
       prefetch_lines_to_second_level(upcoming);

@@ -190,6 +190,13 @@ PAGODA_NOINLINE void write_tile(const GemmArgs& args, int32_t row, int rows, int
   }
 }
 
+// Where a tile's results are added to what is there, possibly by another thread: it comes meanwhile.
+template <int kRows, int kPanels> PAGODA_INLINE void prefetch_sums(const GemmArgs& args, int32_t row, int32_t panel) {
+  if (!args.accumulate) return;
+  const float* out = args.out + (size_t)row * args.out_stride + (size_t)panel * kPanelRows;
+  PAGODA_UNROLL for (int m = 0; m < kRows; ++m, out += args.out_stride) PAGODA_UNROLL for (int p = 0; p < kPanels; ++p) prefetch_to_write(out + p * kPanelRows);
+}
+
 // The same from registers, where the lanes all exist and there is no bias, as almost always.
 template <int kRows, int kPanels> PAGODA_INLINE void write_sums(const GemmArgs& args, int32_t row, int32_t panel, const f32x16 (&sums)[kRows * kPanels]) {
   if (args.bias != nullptr || (panel + kPanels) * kPanelRows > args.weight->rows) {
@@ -213,6 +220,7 @@ template <FloatSource S, int kRows, int kPanels>
 PAGODA_NOINLINE void float_tile_out(const GemmArgs& args, const uint8_t* w, size_t panel_bytes, int32_t row, int32_t panel) {
   f32x16 acc[kRows][kPanels];
   const float* x = args.x + (size_t)row * args.x_stride;
+  prefetch_sums<kRows, kPanels>(args, row, panel);
   float_tile<S, kRows, kPanels>(w, panel_bytes, x, args.x_stride, args.weight->cols, row == args.row_begin, acc);
   write_tile(args, row, kRows, panel, kPanels, &acc[0][0]);
 }

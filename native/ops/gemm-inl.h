@@ -79,13 +79,10 @@ static void int8_gemm(const GemmArgs& args) {
       point_at_panel(job, weight, layout, panel);
       // While the tiles work on these panels, the next ones come in.
       const size_t now_bytes = (size_t)panels * weight.panel_bytes;
-      SpreadLines next = spread_lines(job.codes + std::max(now_bytes, kLeastAhead), now_bytes, ahead_end, (end - begin + tiles.heights[0] - 1) / tiles.heights[0], job.blocks);
-      for (job.row = begin; job.row < end; job.row += job.rows) {
+      job.next = spread_lines(job.codes + std::max(now_bytes, kLeastAhead), now_bytes, ahead_end, (end - begin + tiles.heights[0] - 1) / tiles.heights[0], job.blocks);
+      for (job.row = begin; job.row < end;) {
         job.rows = tile_height(tiles, job.row, end - job.row);
-        job.row_in_group = job.row % kGroupRows;
-        job.records = reinterpret_cast<const Record*>(args.q->data) + (size_t)(job.row / kGroupRows) * job.blocks;
-        job.ahead = take_lines(next, job.blocks);
-        job.upcoming = take_upcoming(args.upcoming, job.blocks);
+        job.tiles = kGroupRows % job.rows == 0 && job.row % job.rows == 0 ? (end - job.row) / job.rows : 1;
         tile_function(weight.format, job.rows, panels)(job);
       }
     }

@@ -117,6 +117,7 @@ template <Format F> static void amx_gemm_of(const GemmArgs& args) {
     for (int32_t first = args.row_begin / kTileRows * kTileRows; first < args.row_end; first += kTileRows) {
       const Record* records = reinterpret_cast<const Record*>(args.q->data) + (size_t)(first / kGroupRows) * job.blocks;
       f32x16 sums[kTileRows];
+      prefetch_sums<kTileRows, 1>(args, first, p);
       amx_tile<facts_of(F).has_min()>(records, panel, job.blocks, sums);
       // A tile computes all its rows; those outside the range belong to somebody else or to nobody.
       const int32_t begin = std::max(first, args.row_begin), end = std::min(first + kTileRows, args.row_end);

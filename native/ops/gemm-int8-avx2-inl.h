@@ -62,7 +62,7 @@ constexpr int chunks_in_16_bits(const FormatFacts& facts) {
   return is_signed(facts) ? 1 : facts.nibbles && facts.two_bits ? 2 : facts.one_bit || facts.sixteens() ? 4 : 8;
 }
 
-template <Format F, int kRows> PAGODA_NOINLINE void maddubs_tile(const TileJob& job) {
+template <Format F, int kRows> PAGODA_INLINE void maddubs_tile(const TileJob& job) {
   constexpr FormatFacts facts = facts_of(F);
   constexpr int kChunks = chunks_in_16_bits(facts);
   const int blocks = job.blocks, row0 = job.row_in_group;
@@ -78,6 +78,7 @@ template <Format F, int kRows> PAGODA_NOINLINE void maddubs_tile(const TileJob& 
   asm("" : "+r"(sums));  // opaque, so that the float sums stay in the first-level cache and all registers serve the integers
   PAGODA_UNROLL for (int i = 0; i < kRows * 2; ++i) _mm256_store_ps(sums + 8 * i, _mm256_setzero_ps());
 
+  prefetch_sums<kRows, 1>(*job.args, job.row, job.panel);
   for (int b = 0; b < blocks; ++b) {
     prefetch_lines(ahead);
     prefetch_lines_to_second_level(upcoming);
@@ -180,13 +181,13 @@ static int32_t tile_panels(Format, int32_t, int32_t) { return 1; }
 static const TileHeights& tile_heights(Format format, int32_t) { return is_rare(format) ? kRareHeights : kCommonHeights; }
 template <Format F> static TileFn common_tile(int rows, int32_t) {
   switch (rows) {
-    case 4: return maddubs_tile<F, 4>;
-    case 3: return maddubs_tile<F, 3>;
-    case 2: return maddubs_tile<F, 2>;
-    default: return maddubs_tile<F, 1>;
+    case 4: return run_tiles<maddubs_tile<F, 4>>;
+    case 3: return run_tiles<maddubs_tile<F, 3>>;
+    case 2: return run_tiles<maddubs_tile<F, 2>>;
+    default: return run_tiles<maddubs_tile<F, 1>>;
   }
 }
-template <Format F> static TileFn rare_tile(int rows) { return rows == 4 ? maddubs_tile<F, 4> : maddubs_tile<F, 1>; }
+template <Format F> static TileFn rare_tile(int rows) { return rows == 4 ? run_tiles<maddubs_tile<F, 4>> : run_tiles<maddubs_tile<F, 1>>; }
 
 }  // namespace PAGODA_ISA_NAMESPACE
 }  // namespace pagoda

@@ -79,7 +79,7 @@ template <Format F> PAGODA_INLINE __m512i initial_sum(const Record& record, int 
   }
 }
 
-template <Format F, int kRows, int kPanels> PAGODA_NOINLINE void vnni_tile(const TileJob& job) {
+template <Format F, int kRows, int kPanels> PAGODA_INLINE void vnni_tile(const TileJob& job) {
   constexpr FormatFacts facts = facts_of(F);
   constexpr int kHalves = facts.sixteens() ? 2 : 1;
   const size_t panel_bytes = job.args->weight->panel_bytes;
@@ -93,6 +93,7 @@ template <Format F, int kRows, int kPanels> PAGODA_NOINLINE void vnni_tile(const
   PAGODA_UNROLL for (int i = 0; i < kRows * kPanels; ++i) sums[i] = zero();
   f32x16 super_scale[kPanels] = {}, super_min[kPanels] = {};
 
+  prefetch_sums<kRows, kPanels>(*job.args, job.row, job.panel);
   for (int b = 0; b < blocks; ++b) {
     prefetch_lines(ahead);
     prefetch_lines_to_second_level(upcoming);
@@ -172,13 +173,13 @@ static int32_t tile_panels(Format format, int32_t rows, int32_t left) {
 static const TileHeights& tile_heights(Format format, int32_t panels) { return is_rare(format) || panels == 2 ? kFewHeights : kAllHeights; }
 template <Format F> static TileFn common_tile(int rows, int32_t panels) {
   static constexpr TileFn kTiles[kTilePanels][4] = {
-      {vnni_tile<F, 1, 1>, vnni_tile<F, 2, 1>, vnni_tile<F, 3, 1>, vnni_tile<F, 4, 1>},
-      {vnni_tile<F, 1, 2>, nullptr, nullptr, vnni_tile<F, 4, 2>},
-      {vnni_tile<F, 1, 3>, vnni_tile<F, 2, 3>, vnni_tile<F, 3, 3>, vnni_tile<F, 4, 3>},
+      {run_tiles<vnni_tile<F, 1, 1>>, run_tiles<vnni_tile<F, 2, 1>>, run_tiles<vnni_tile<F, 3, 1>>, run_tiles<vnni_tile<F, 4, 1>>},
+      {run_tiles<vnni_tile<F, 1, 2>>, nullptr, nullptr, run_tiles<vnni_tile<F, 4, 2>>},
+      {run_tiles<vnni_tile<F, 1, 3>>, run_tiles<vnni_tile<F, 2, 3>>, run_tiles<vnni_tile<F, 3, 3>>, run_tiles<vnni_tile<F, 4, 3>>},
   };
   return kTiles[panels - 1][rows - 1];
 }
-template <Format F> static TileFn rare_tile(int rows) { return rows == 4 ? vnni_tile<F, 4, 1> : vnni_tile<F, 1, 1>; }
+template <Format F> static TileFn rare_tile(int rows) { return rows == 4 ? run_tiles<vnni_tile<F, 4, 1>> : run_tiles<vnni_tile<F, 1, 1>>; }
 
 }  // namespace PAGODA_ISA_NAMESPACE
 }  // namespace pagoda

@@ -73,8 +73,8 @@ constexpr TileHeights kHeights = {{4, 3, 2, 1}, 4};
 constexpr int32_t kTilePanels = 1;
 static int32_t tile_panels(Format, int32_t, int32_t) { return 1; }
 static const TileHeights& tile_heights(Format, int32_t) { return kHeights; }
-template <Format F> static TileFn common_tile(int, int32_t) { return portable_tile; }
-template <Format F> static TileFn rare_tile(int) { return portable_tile; }
+template <Format F> static TileFn common_tile(int, int32_t) { return run_tiles<portable_tile>; }
+template <Format F> static TileFn rare_tile(int) { return run_tiles<portable_tile>; }
 
 }  // namespace PAGODA_ISA_NAMESPACE
 }  // namespace pagoda

@@ -17,8 +17,21 @@ struct TileJob {
   int32_t row, panel;
   TileLines ahead;     // weights that come after these panels' ones
   TileLines upcoming;  // for what comes after the products
+  SpreadLines next;    // what `ahead` is taken from
+  int tiles;           // one below the other
 };
-using TileFn = void (*)(const TileJob& job);
+using TileFn = void (*)(TileJob& job);
+
+// All tiles of a job in one function: the CPU begins with the next one while the last one ends.
+template <void (*kTile)(const TileJob&)> PAGODA_NOINLINE void run_tiles(TileJob& job) {
+  for (; job.tiles > 0; --job.tiles, job.row += job.rows) {
+    job.row_in_group = job.row % kGroupRows;
+    job.records = reinterpret_cast<const Record*>(job.args->q->data) + (size_t)(job.row / kGroupRows) * job.blocks;
+    job.ahead = take_lines(job.next, job.blocks);
+    job.upcoming = take_upcoming(job.args->upcoming, job.blocks);
+    kTile(job);
+  }
+}
 
 static void point_at_panel(TileJob& job, const PackedWeight& weight, const PanelLayout& layout, int32_t panel) {
   job.panel = panel;

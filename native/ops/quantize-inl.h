@@ -106,6 +106,97 @@ PAGODA_INLINE void quantize_block(RowBlock* block, const float* x, int count) {
 #endif
 }
 
+#ifdef PAGODA_ISA_AVX512
+// Two neighbouring blocks of a row: 64 columns share vectors, each block is stored as one line. All pairs of a batch go through one stage
+// after the other: the stages of one pair wait for each other, and the CPU sees only a few pairs at once.
+constexpr int kPairBatch = 32;
+struct PairBatch {
+  const float* x[kPairBatch];
+  RowBlock* blocks[kPairBatch];   // the first of the two
+  bool both[kPairBatch];          // or the second is beyond the columns
+  alignas(64) float maxima[2 * kPairBatch], scales[2 * kPairBatch], inverses[2 * kPairBatch];
+  alignas(64) float rest[kPairBatch][64];  // columns at the end of a row, zeros after them
+  int count, num_rests;
+};
+
+// Of 16 values each: the largest magnitude's bits in all lanes of the lower and of the upper half.
+PAGODA_INLINE __m512i largest_of_pair(const float* x) {
+  const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
+  const auto bits = [&](int i) { return _mm512_and_si512(_mm512_loadu_si512(x + 16 * i), magnitude); };
+  const __m512i first = _mm512_max_epi32(bits(0), bits(1)), second = _mm512_max_epi32(bits(2), bits(3));
+  return _mm512_max_epi32(_mm512_shuffle_i64x2(first, second, 0x44), _mm512_shuffle_i64x2(first, second, 0xee));
+}
+PAGODA_INLINE void find_maxima(PairBatch& batch) {
+  for (int i = 0; i < batch.count; i += 2) {
+    const __m512i here = largest_of_pair(batch.x[i]), next = largest_of_pair(batch.x[i + 1 < batch.count ? i + 1 : i]);
+    __m512i largest = _mm512_max_epi32(_mm512_shuffle_i64x2(here, next, 0x88), _mm512_shuffle_i64x2(here, next, 0xdd));
+    largest = _mm512_max_epi32(largest, _mm512_shuffle_epi32(largest, _MM_PERM_BADC));
+    largest = _mm512_max_epi32(largest, _mm512_shuffle_epi32(largest, _MM_PERM_CDAB));
+    _mm_store_si128((__m128i*)(batch.maxima + 2 * i), _mm512_castsi512_si128(_mm512_maskz_compress_epi32(0x1111, largest)));
+  }
+}
+PAGODA_INLINE void find_scales(PairBatch& batch) {
+  const __m512 most = _mm512_set1_ps(127.0f);
+  for (int i = 0; i < 2 * batch.count; i += 16) {
+    const __m512 amax = _mm512_load_ps(batch.maxima + i);
+    _mm512_store_ps(batch.scales + i, _mm512_div_ps(amax, most));
+    _mm512_store_ps(batch.inverses + i, _mm512_maskz_div_ps(_mm512_cmp_ps_mask(amax, _mm512_set1_ps(1e-30f), _CMP_GT_OQ), most, amax));
+  }
+}
+PAGODA_INLINE void store_pair(const PairBatch& batch, int i) {
+  const float* x = batch.x[i];
+  const auto codes_of = [&](int at, __m512 inverse) { return _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_loadu_ps(x + at), inverse)); };
+  const __m512 inverse0 = _mm512_set1_ps(batch.inverses[2 * i]), inverse1 = _mm512_set1_ps(batch.inverses[2 * i + 1]);
+  const __m512i words0 = _mm512_packs_epi32(codes_of(0, inverse0), codes_of(16, inverse0)), words1 = _mm512_packs_epi32(codes_of(32, inverse1), codes_of(48, inverse1));
+  const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+  const __m512i codes = _mm512_permutexvar_epi32(order, _mm512_packs_epi16(words0, words1));
+  // The first dword of each quarter becomes the sum of its 16 codes.
+  const __m512i eights = _mm512_sad_epu8(_mm512_xor_si512(codes, _mm512_set1_epi8((char)0x80)), _mm512_setzero_si512());
+  const __m512i halves = _mm512_sub_epi32(_mm512_add_epi32(eights, _mm512_shuffle_epi32(eights, _MM_PERM_BADC)), _mm512_set1_epi32(16 * 128)), none = _mm512_setzero_si512();
+  // Where a whole block's sum belongs both are added: sa, n8, n128, n16.
+  const __m512i low = _mm512_maskz_permutexvar_epi32(0x3e3e, _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 8, 8, 8, 8, 8, 8, 8, 8), halves);
+  const __m512i high = _mm512_maskz_permutexvar_epi32(0x5e5e, _mm512_setr_epi32(4, 4, 4, 4, 4, 4, 4, 4, 12, 12, 12, 12, 12, 12, 12, 12), halves);
+  const __m512i sums = _mm512_add_epi32(low, high);
+  const __m512i integers = _mm512_sub_epi32(none, _mm512_sllv_epi32(sums, _mm512_setr_epi32(0, 0, 3, 7, 4, 5, 5, 0, 0, 0, 3, 7, 4, 5, 5, 0)));
+  const __m512i words = _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 8 << 16, 0, 0, 0, 0, 0, 0, 0, 24 << 16 | 16);
+  const __m512i with_pairs = _mm512_mask_permutexvar_epi16(integers, 0xc000c000, words, _mm512_sub_epi32(none, halves));
+  const __m512 scale = _mm512_insertf32x8(_mm512_set1_ps(batch.scales[2 * i]), _mm256_set1_ps(batch.scales[2 * i + 1]), 1);
+  const __m512 with_sums = _mm512_mask_mul_ps(_mm512_castsi512_ps(with_pairs), 0x0202, scale, _mm512_cvtepi32_ps(sums));
+  const __m512i rest = _mm512_castps_si512(_mm512_mask_mov_ps(with_sums, 0x0101, scale));
+  _mm512_store_si512(batch.blocks[i], _mm512_shuffle_i64x2(codes, rest, 0x44));
+  if (batch.both[i]) _mm512_store_si512((uint8_t*)batch.blocks[i] + sizeof(Record), _mm512_shuffle_i64x2(codes, rest, 0xee));
+}
+static void quantize_pairs(PairBatch& batch) {
+  find_maxima(batch);
+  find_scales(batch);
+  for (int i = 0; i < batch.count; i++) store_pair(batch, i);
+  batch.count = batch.num_rests = 0;
+}
+
+static void quantize_rows_to_int8(QuantizedRows* q, const float* x, size_t x_stride, int32_t row_begin, int32_t row_end, int32_t column_begin, int32_t column_end) {
+  const int blocks = num_blocks(q->cols);
+  PairBatch batch;
+  batch.count = batch.num_rests = 0;
+  for (int32_t row = row_begin; row < row_end; ++row) {
+    const float* source = x + (size_t)row * x_stride;
+    Record* record = reinterpret_cast<Record*>(q->data) + (size_t)(row / kGroupRows) * blocks;
+    for (int32_t c = column_begin; c < column_end; c += 64) {
+      const int32_t left = column_end - c;
+      const int i = batch.count++;
+      batch.x[i] = source + c;
+      if (left < 64) {
+        float* rest = batch.rest[batch.num_rests++];
+        for (int v = 0; v < 4; v++) store(rest + 16 * v, left >= 16 * v + 16 ? load(source + c + 16 * v) : left > 16 * v ? load_n(source + c + 16 * v, left - 16 * v) : zero());
+        batch.x[i] = rest;
+      }
+      batch.blocks[i] = record[c / 32].rows + row % kGroupRows;
+      batch.both[i] = left > 32;
+      if (batch.count == kPairBatch) quantize_pairs(batch);
+    }
+  }
+  if (batch.count > 0) quantize_pairs(batch);
+}
+#else
 static void quantize_rows_to_int8(QuantizedRows* q, const float* x, size_t x_stride, int32_t row_begin, int32_t row_end, int32_t column_begin, int32_t column_end) {
   const int blocks = num_blocks(q->cols);
   for (int32_t row = row_begin; row < row_end; ++row) {
@@ -114,6 +205,7 @@ static void quantize_rows_to_int8(QuantizedRows* q, const float* x, size_t x_str
     for (int32_t c = column_begin; c < column_end; c += 32) quantize_block(record[c / 32].rows + row % kGroupRows, source + c, column_end - c);
   }
 }
+#endif
 
 }  // namespace PAGODA_ISA_NAMESPACE
 }  // namespace pagoda

@@ -389,6 +389,7 @@ PAGODA_INLINE i32x16 load_i8(const int8_t* p) {
 }
 
 PAGODA_INLINE void prefetch(const void* p) { __builtin_prefetch(p, 0, 3); }
+PAGODA_INLINE void prefetch_to_write(const void* p) { __builtin_prefetch(p, 1, 3); }  // for this core alone
 PAGODA_INLINE void prefetch_to_second_level(const void* p) { __builtin_prefetch(p, 0, 2); }
 
 }  // namespace PAGODA_ISA_NAMESPACE

@@ -1,6 +1,8 @@
 // The phase of products: claimed items of a few panels and some rows, which go on with what follows on their columns.
 #include "runtime/executor.h"
 
+#include <algorithm>
+
 namespace pagoda {
 
 GemmArgs Executor::linear_args(const Op& op, int32_t num_rows) const {
@@ -50,16 +52,28 @@ void Executor::linear_phase(Walker& walker, const Phase& phase, const Step& step
   end_phase(walker);
 }
 
+// A few rows at a time, so that the values are still in the first-level cache when they are brought into the form of the next product.
 void Executor::activate_item(const Phase& phase, const GemmArgs& item, float* tile) {
   const Op& activation = plan_.ops[phase.last];
   const Op* form = phase.tail_last - phase.last > 1 ? &plan_.ops[phase.last + 1] : nullptr;
   const int32_t cols = static_cast<int32_t>(item.out_stride), first_col = item.panel_begin * kPanelRows;
-  for (int32_t r = item.row_begin; r < item.row_end; r++) {
-    float* gate = tile + item.out_stride * static_cast<size_t>(r - item.row_begin);
-    float* out = form != nullptr ? gate : row(activation.out, activation.cols, r) + first_col;
-    if (activation.kind == OpKind::GatedActivation) kernels_->gated_activation(gate, gate + kGemmTileFloats / 2, out, cols, activation.activation);
-    else kernels_->activation(gate, out, cols, activation.activation);
-    if (form != nullptr) kernels_->quantize_rows(&quantized_[form->q], out - first_col, 0, r, r + 1, first_col, first_col + cols);
+  constexpr int32_t kRowsTogether = 16;
+  for (int32_t first = item.row_begin, last; first < item.row_end; first = last) {
+    last = std::min(first + kRowsTogether, item.row_end);
+    const size_t at = item.out_stride * static_cast<size_t>(first - item.row_begin);
+    // The rows of a tile follow each other without a gap.
+    const auto activate = [&](int32_t num_rows, size_t from, float* out) {
+      float* gate = tile + from;
+      if (activation.kind == OpKind::GatedActivation) kernels_->gated_activation(gate, gate + kGemmTileFloats / 2, out, num_rows * cols, activation.activation);
+      else kernels_->activation(gate, out, num_rows * cols, activation.activation);
+    };
+    if (form != nullptr) {
+      activate(last - first, at, tile + at);
+      const float* row_zero = tile - item.out_stride * static_cast<ptrdiff_t>(item.row_begin) - first_col;
+      kernels_->quantize_rows(&quantized_[form->q], row_zero, item.out_stride, first, last, first_col, first_col + cols);
+    } else {
+      for (int32_t r = first; r < last; r++) activate(1, at + item.out_stride * static_cast<size_t>(r - first), row(activation.out, activation.cols, r) + first_col);
+    }
   }
 }
 
