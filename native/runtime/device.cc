@@ -1,15 +1,10 @@
 #include "runtime/device.h"
 
+#include "runtime/background-thread.h"
 #include "runtime/fuse-phases.h"
 
 #include <new>
 #include <stdexcept>
-
-#if defined(__linux__)
-#include <sys/resource.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-#endif
 
 namespace pagoda {
 
@@ -25,13 +20,6 @@ std::string error_of(const Work& work) {
     return e.what();
   }
   return {};
-}
-
-// Of the calling thread alone.
-void lower_priority() {
-#if defined(__linux__)
-  setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), 19);
-#endif
 }
 
 }  // namespace

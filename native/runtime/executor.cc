@@ -115,8 +115,11 @@ void Executor::make_rope_tables() {
 }
 
 void Executor::allocate_kv(int64_t num_blocks) {
+  kv_pages_.reset();
   kv_ = AlignedBuffer(static_cast<size_t>(num_blocks) * plan_.kv.block_bytes() + kKvPadding);
   num_blocks_ = num_blocks;
+  kv_pages_ = std::make_unique<PagesAhead>(kv_.data(), kv_.bytes());
+  kv_pages_->reach(0);
 }
 
 // Resolves tokens and positions and lists the work; false with step.out.error when the step cannot run.
@@ -141,6 +144,7 @@ bool Executor::prepare(Step& step, const uint8_t* kv) {
     }
   }
   collect_logit_rows(step);
+  if (!step_kv_override_) ask_for_kv_pages(in);
   int64_t num_splits = 0, partial_floats = 0;
   for (int32_t g = 0; g < num_groups_; g++) {
     attention_[g].build(in, plan_, g, group_heads_[g], pool_->num_threads());
@@ -158,6 +162,15 @@ bool Executor::prepare(Step& step, const uint8_t* kv) {
   if (partial_bytes > partials_.bytes()) partials_ = AlignedBuffer(std::max(partial_bytes, 2 * partials_.bytes()));
   for (int i = 0; i < 3 * pool_->num_threads() * kClaimStride; i++) counters_[i].store(0, std::memory_order_relaxed);
   return true;
+}
+
+// Unused blocks are taken in order: the largest of the last blocks of the tables tells how far the pool is in use.
+void Executor::ask_for_kv_pages(const StepInput& in) {
+  int32_t last = -1;
+  for (size_t t = 0; t + 1 < in.block_table_start.size(); t++) {
+    if (in.block_table_start[t] < in.block_table_start[t + 1]) last = std::max(last, in.block_tables[in.block_table_start[t + 1] - 1]);
+  }
+  kv_pages_->reach(static_cast<size_t>(last + 1) * plan_.kv.block_bytes());
 }
 
 void Executor::collect_logit_rows(Step& step) {

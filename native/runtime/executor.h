@@ -14,6 +14,7 @@
 #include "runtime/kv-prefetch.h"
 #include "runtime/memory.h"
 #include "runtime/moe.h"
+#include "runtime/pages-ahead.h"
 #include "runtime/plan.h"
 #include "runtime/rescore.h"
 #include "runtime/sampler.h"
@@ -74,6 +75,7 @@ class Executor {
   void make_rope_tables();
   bool prepare(Step& step, const uint8_t* kv);
   void collect_logit_rows(Step& step);
+  void ask_for_kv_pages(const StepInput& in);
   void walk_all(int thread, Step& step);
   void walk(Walker& walker, Step& step);
   void run_phase(Walker& walker, Step& step, const Phase& phase);
@@ -131,6 +133,7 @@ class Executor {
   MoeBuffers moe_;
   
   AlignedBuffer kv_;
+  std::unique_ptr<PagesAhead> kv_pages_;  // of kv_
   int64_t num_blocks_ = 0;
 
   // Of the running step.

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
-#include <pthread.h>
+#include "runtime/background-thread.h"
 #if defined(__linux__)
 #include <linux/futex.h>
 #include <sched.h>
@@ -122,11 +122,7 @@ void ThreadPool::submit(std::function<void()> job) {
 void ThreadPool::begin(int thread) {
   char name[16];
   std::snprintf(name, sizeof(name), "pagoda-%d", thread);
-#if defined(__APPLE__)
-  pthread_setname_np(name);
-#else
-  pthread_setname_np(pthread_self(), name);
-#endif
+  set_thread_name(name);
 #if defined(__linux__)
   if (cpus_.empty()) return;
   cpu_set_t set;

@@ -65,7 +65,7 @@ class JobQueue {
 class ThreadPool {
  public:
   // `cpus`: which CPUs each thread may use, one list per thread, or empty when threads go where the system likes. Threads are called
-  // pagoda-0, pagoda-1, … (the leader is 0), so that tools can tell them from JavaScript's.
+  // pagoda-0, pagoda-1, … (the leader is 0).
   explicit ThreadPool(int num_threads, std::vector<std::vector<int>> cpus = {});
   ~ThreadPool();  // finishes the queued jobs, then ends the threads
   ThreadPool(const ThreadPool&) = delete;
