@@ -4,7 +4,6 @@
 #include <pthread.h>
 
 #if defined(__linux__)
-#include <sched.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -25,15 +24,6 @@ inline void set_thread_name(const char* name) {
 inline void lower_priority() {
 #if defined(__linux__)
   setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), 19);
-#endif
-}
-
-// Others that wake up need not wait for it, as they would for a thread whose priority is merely low.
-inline void run_when_idle() {
-  lower_priority();
-#if defined(__linux__)
-  const sched_param none{};
-  sched_setscheduler(static_cast<pid_t>(syscall(SYS_gettid)), SCHED_IDLE, &none);
 #endif
 }
 

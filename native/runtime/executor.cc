@@ -214,7 +214,9 @@ void Executor::run(Step& step) {
   if (!prepare(step, step_kv_override_ ? step_kv_override_ : kv_.data())) return;
   const double prepared = now();
   // Two captures fit the function object: nothing is allocated per step.
+  if (kv_pages_) kv_pages_->begin_step();
   pool_->parallel([this, &step](int thread) { walk_all(thread, step); });
+  if (kv_pages_) kv_pages_->end_step();
   step.out.times.serial += prepared - started;
   step.out.times.total = now() - started;
 }

@@ -14,9 +14,11 @@
 namespace pagoda {
 namespace {
 
-constexpr size_t kPiece = size_t{4} << 20;
+constexpr size_t kPiece = size_t{2} << 20;  // a huge page
 
 #if defined(__linux__)
+constexpr std::chrono::milliseconds kQuiet{20};
+
 // Pages of all NUMA nodes in turn, as if any of the compute threads had come first.
 void interleave_nodes() {
 #if defined(SYS_set_mempolicy)
@@ -48,16 +50,23 @@ void PagesAhead::reach(size_t end) {
 #endif
 }
 
+void PagesAhead::set_in_step(bool in_step) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  in_step_ = in_step;
+  last_step_ = std::chrono::steady_clock::now();
+}
+
 void PagesAhead::work() {
 #if defined(MADV_POPULATE_WRITE)
+  // Of usual priority: with a low one it would hold its locks for as long as others keep the cores.
   set_thread_name("pagoda-pages");
-  run_when_idle();
   interleave_nodes();
   for (size_t done = 0;;) {
     size_t piece;
     {
       std::unique_lock<std::mutex> lock(mutex_);
       changed_.wait(lock, [&] { return ending_ || wanted_ > done; });
+      while (!ending_ && (in_step_ || std::chrono::steady_clock::now() - last_step_ < kQuiet)) changed_.wait_for(lock, kQuiet);
       if (ending_) return;
       piece = std::min(wanted_ - done, kPiece);
     }

@@ -70,6 +70,17 @@ void test_contents() {
   check(same, "what was written stays, the rest is 0");
 }
 
+void test_steps() {
+  AlignedBuffer buffer(kBytes);
+  PagesAhead pages(buffer.data(), buffer.bytes(), kLeast, kMost);
+  pages.begin_step();
+  pages.reach(0);
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  check(!has_pages(buffer, 0, kPage), "nothing while a step runs");
+  pages.end_step();
+  check(get_pages(buffer, kLeast), "all of it after the step");
+}
+
 void test_end() {
   for (int i = 0; i < 20; i++) {
     AlignedBuffer buffer(kBytes);
@@ -85,6 +96,7 @@ int main() {
   if (is_supported()) {
     test_extent();
     test_contents();
+    test_steps();
   } else {
     std::printf("no MADV_POPULATE_WRITE here: pages come when they are written\n");
   }
