@@ -89,6 +89,7 @@ PAGODA_INLINE TileView view_tile(const AttentionArgs& args, int32_t tile_start, 
   TileView view;
   view.num_subs = num_subs;
   view.value_stride = args.head_dim;
+  view.next_to_second_level = false;
   const size_t element = element_bytes(args.type);
   const size_t part = static_cast<size_t>(args.block_size) * args.head_dim * element;
   const size_t scales = args.type == KvType::Int8 ? static_cast<size_t>(args.block_size) * 4 : 0;
@@ -142,10 +143,10 @@ PAGODA_INLINE TileView view_visible(const AttentionArgs& args, int32_t tile_star
 }
 
 // A run of 16 tokens that nothing else asks for in time.
-PAGODA_INLINE void prefetch_run(const uint8_t* k, const uint8_t* v, size_t bytes) {
+PAGODA_INLINE void prefetch_run(const uint8_t* k, const uint8_t* v, size_t bytes, bool to_second_level) {
   for (size_t i = 0; i < bytes; i += 64) {
-    prefetch(k + i);
-    prefetch(v + i);
+    prefetch(k + i, to_second_level);
+    prefetch(v + i, to_second_level);
   }
 }
 
@@ -207,10 +208,11 @@ static void do_tile(const Work& work, const TileRange& range, int32_t tile_start
   const AttentionArgs& args = *work.args;
   TileView tile = view_visible(args, tile_start, range.last_position);
   const TileView next = view_next(args, range, tile_start + kAttentionTile, tile);
+  tile.next_to_second_level = waits_for_few_lines();
   for (int s = 0; s < kSubs; s++) {
     tile.next_k[s] = next.k[s] ? next.k[s] : tile.k[s];
     tile.next_v[s] = next.v[s] ? next.v[s] : tile.v[s];
-    if (s >= tile.num_subs && next.k[s]) prefetch_run(next.k[s], next.v[s], args.head_dim * 16 * Kv::kElement);
+    if (s >= tile.num_subs && next.k[s]) prefetch_run(next.k[s], next.v[s], args.head_dim * 16 * Kv::kElement, tile.next_to_second_level);
   }
   // Query tokens before the tile see nothing of it; tokens past the window neither.
   const int32_t first_token = tile_start - args.position > 0 ? tile_start - args.position : 0;

@@ -26,6 +26,7 @@ struct TileView {
   // The keys and values of the tile after this one, prefetched while this one is computed; this one's where there is none.
   const uint8_t* next_k[kSubs];
   const uint8_t* next_v[kSubs];
+  bool next_to_second_level;
 };
 
 template <typename Kv, int kPart, int kRows, int kNumSubs>
@@ -40,13 +41,14 @@ PAGODA_INLINE void add_scores(const typename Kv::Input* q, size_t q_stride, cons
 
 // scores[r][sub * 16 + t] = sum over d, in order, of q[r][d] * k[sub][d][t].
 template <typename Kv, int kRows, int kNumSubs>
-PAGODA_INLINE void score_block(const typename Kv::Input* q, size_t q_stride, const uint8_t* const* k, const uint8_t* const* next_k, int32_t head_dim, float* scores) {
+PAGODA_INLINE void score_block(const typename Kv::Input* q, size_t q_stride, const TileView& tile, int sub, int32_t head_dim, float* scores) {
   constexpr size_t kBytes = kVectorBytes<Kv>;
+  const uint8_t *const *k = tile.k + sub, *const *next_k = tile.next_k + sub;
   f32x16 sums[kRows][kNumSubs];
   PAGODA_UNROLL for (int r = 0; r < kRows; r++) PAGODA_UNROLL for (int s = 0; s < kNumSubs; s++) sums[r][s] = zero();
   size_t offset = 0;
   for (int32_t d = 0; d < head_dim; d += Kv::kUnit, offset += kBytes) {
-    if (Kv::kPrefetches && offset % 64 == 0) PAGODA_UNROLL for (int s = 0; s < kNumSubs; s++) prefetch(next_k[s] + offset);
+    if (Kv::kPrefetches && offset % 64 == 0) PAGODA_UNROLL for (int s = 0; s < kNumSubs; s++) prefetch(next_k[s] + offset, tile.next_to_second_level);
     add_scores<Kv, 0>(q + d, q_stride, k, offset, sums);
     if constexpr (Kv::kParts == 2) add_scores<Kv, 1>(q + d, q_stride, k, offset, sums);
   }
@@ -57,8 +59,8 @@ template <typename Kv, int kRows>
 PAGODA_NOINLINE void score_rows(const typename Kv::Input* q, size_t q_stride, const TileView& tile, int32_t head_dim, float* scores) {
   constexpr int kNumSubs = at_once<Kv>(kRows);
   int s = 0;
-  for (; s + kNumSubs <= tile.num_subs; s += kNumSubs) score_block<Kv, kRows, kNumSubs>(q, q_stride, tile.k + s, tile.next_k + s, head_dim, scores + s * 16);
-  for (; s < tile.num_subs; s++) score_block<Kv, kRows, 1>(q, q_stride, tile.k + s, tile.next_k + s, head_dim, scores + s * 16);
+  for (; s + kNumSubs <= tile.num_subs; s += kNumSubs) score_block<Kv, kRows, kNumSubs>(q, q_stride, tile, s, head_dim, scores + s * 16);
+  for (; s < tile.num_subs; s++) score_block<Kv, kRows, 1>(q, q_stride, tile, s, head_dim, scores + s * 16);
 }
 
 template <typename Kv, int kPart, int kRows, int kNumVectors>
@@ -99,7 +101,7 @@ PAGODA_INLINE void value_block(const typename Kv::Input* p, const TileView& tile
     const int first_unit = begin / Kv::kUnit * Kv::kUnit;
     size_t offset = static_cast<size_t>((first_unit - s * 16) / Kv::kUnit) * row_bytes + static_cast<size_t>(column) * Kv::kUnit * Kv::kElement;
     for (int t = first_unit; t < end; t += Kv::kUnit, offset += row_bytes) {
-      if (Kv::kPrefetches) PAGODA_UNROLL for (int i = 0; i < kBytes; i += 64) prefetch(tile.next_v[s] + offset + i);
+      if (Kv::kPrefetches) PAGODA_UNROLL for (int i = 0; i < kBytes; i += 64) prefetch(tile.next_v[s] + offset + i, tile.next_to_second_level);
       const uint8_t* values = tile.v[s] + offset;
       if constexpr (Kv::kUnit == 2) {
         if (t < begin || t + 2 > end) {

@@ -34,6 +34,7 @@ namespace PAGODA_ISA_NAMESPACE {
 
 constexpr size_t kSlabBytes = 1 << 20;   // activations of one row slab
 constexpr size_t kLeastAhead = 8 << 10;  // bytes between what is read and what is prefetched
+constexpr int32_t kMostRowsInFirstLevel = 3;  // so few rows read one stream, which comes from memory at its full speed
 
 static int tile_height(const TileHeights& tiles, int32_t row, int32_t left) {
   const int in_group = kGroupRows - row % kGroupRows;
@@ -73,6 +74,7 @@ static void int8_gemm(const GemmArgs& args) {
   const uint8_t* const ahead_end = weight.data + (size_t)args.panel_ahead * weight.panel_bytes;
   for (int32_t begin = args.row_begin, end; begin < args.row_end; begin = end) {
     end = args.row_end - begin > slab ? begin / kGroupRows * kGroupRows + slab : args.row_end;
+    job.ahead_to_second_level = end - begin > kMostRowsInFirstLevel && waits_for_few_lines();
     for (int32_t panel = args.panel_begin, panels; panel < args.panel_end; panel += panels) {
       panels = tile_panels(weight.format, end - begin, args.panel_end - panel);
       const TileHeights& tiles = tile_heights(weight.format, panels);

@@ -80,7 +80,7 @@ template <Format F, int kRows> PAGODA_INLINE void maddubs_tile(const TileJob& jo
 
   prefetch_sums<kRows, 1>(*job.args, job.row, job.panel);
   for (int b = 0; b < blocks; ++b) {
-    prefetch_lines(ahead);
+    prefetch_lines(ahead, job.ahead_to_second_level);
     prefetch_lines_to_second_level(upcoming);
     __m256i isum[kRows][2], acc[kRows][2], multiplier[2][2];  // the multiplier of 16-bit sums: 1, or the scale of these 16 columns
     if constexpr (facts.sixteens()) {

@@ -95,7 +95,7 @@ template <Format F, int kRows, int kPanels> PAGODA_INLINE void vnni_tile(const T
 
   prefetch_sums<kRows, kPanels>(*job.args, job.row, job.panel);
   for (int b = 0; b < blocks; ++b) {
-    prefetch_lines(ahead);
+    prefetch_lines(ahead, job.ahead_to_second_level);
     prefetch_lines_to_second_level(upcoming);
     if constexpr (facts.super_blocks()) {
       if ((b & 7) == 0) {

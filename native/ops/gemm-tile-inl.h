@@ -16,6 +16,7 @@ struct TileJob {
   int row_in_group, rows;
   int32_t row, panel;
   TileLines ahead;     // weights that come after these panels' ones
+  bool ahead_to_second_level;
   TileLines upcoming;  // for what comes after the products
   SpreadLines next;    // what `ahead` is taken from
   int tiles;           // one below the other

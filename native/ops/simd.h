@@ -391,6 +391,21 @@ PAGODA_INLINE i32x16 load_i8(const int8_t* p) {
 PAGODA_INLINE void prefetch(const void* p) { __builtin_prefetch(p, 0, 3); }
 PAGODA_INLINE void prefetch_to_write(const void* p) { __builtin_prefetch(p, 1, 3); }  // for this core alone
 PAGODA_INLINE void prefetch_to_second_level(const void* p) { __builtin_prefetch(p, 0, 2); }
+PAGODA_INLINE void prefetch(const void* p, bool to_second_level) {
+  if (to_second_level) prefetch_to_second_level(p);
+  else prefetch(p);
+}
+
+// AMD's cores up to Zen 4 wait for at most 24 lines of the first-level cache at a time: what many prefetches at once bring from memory comes
+// sooner into the second level (docs/log.md).
+static bool waits_for_few_lines() {
+#if defined(__x86_64__)
+  static const bool few = __builtin_cpu_is("amdfam17h") || __builtin_cpu_is("amdfam19h");
+  return few;
+#else
+  return false;
+#endif
+}
 
 }  // namespace PAGODA_ISA_NAMESPACE
 }  // namespace pagoda

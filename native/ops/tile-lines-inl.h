@@ -13,8 +13,8 @@ struct TileLines {
   const uint8_t* data;
   int per_block;
 };
-PAGODA_INLINE void prefetch_lines(TileLines& lines) {
-  for (int i = 0; i < lines.per_block; ++i, lines.data += 64) prefetch(lines.data);
+PAGODA_INLINE void prefetch_lines(TileLines& lines, bool to_second_level) {
+  for (int i = 0; i < lines.per_block; ++i, lines.data += 64) prefetch(lines.data, to_second_level);
 }
 PAGODA_INLINE void prefetch_lines_to_second_level(TileLines& lines) {
   for (int i = 0; i < lines.per_block; ++i, lines.data += 64) prefetch_to_second_level(lines.data);

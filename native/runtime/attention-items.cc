@@ -17,7 +17,7 @@ int32_t count_equal_segments(const int32_t* a, const int32_t* b, int32_t blocks_
 
 }  // namespace
 
-void AttentionItems::build(const StepInput& in, const Plan& plan, int32_t kv_group, int32_t group, int num_threads) {
+void AttentionItems::build(const std::vector<QueryRun>& runs, const StepInput& in, const Plan& plan, int32_t kv_group, int32_t group, int num_threads) {
   tiles_.clear();
   items_.clear();
   splits_.clear();
@@ -25,19 +25,19 @@ void AttentionItems::build(const StepInput& in, const Plan& plan, int32_t kv_gro
   partial_floats_ = 0;
   const int32_t window = plan.kv.groups[kv_group].window, kv_heads = plan.kv.num_kv_heads;
   split_stride_ = static_cast<int64_t>(attention_partial_floats(plan.kv.head_dim)) * kv_heads;
-  find_shared_segments(in, plan, kv_group);
+  find_shared_segments(runs, in, plan, kv_group);
   const int32_t tokens_per_tile = std::max(1, kAttentionRows / group);
-  for (int32_t s = 0; s < in.num_seqs; s++) {
-    const int32_t end = in.token_start[s + 1];
-    for (int32_t token = in.token_start[s]; token < end; token += tokens_per_tile) {
-      tiles_.push_back({s, token, std::min(tokens_per_tile, end - token), in.num_computed[s] + (token - in.token_start[s])});
+  for (size_t r = 0; r < runs.size(); r++) {
+    const QueryRun& run = runs[r];
+    for (int32_t t = 0; t < run.num_tokens; t += tokens_per_tile) {
+      tiles_.push_back({static_cast<int32_t>(r), run.seq, run.first_row + t, std::min(tokens_per_tile, run.num_tokens - t), run.position + t, t == 0});
     }
   }
   const bool split_all = static_cast<int64_t>(tiles_.size()) * kv_heads < 4 * static_cast<int64_t>(num_threads) && num_threads > 1;
   for (const AttentionTile& tile : tiles_) {
     const int32_t last = tile.position + tile.num_tokens - 1, first = first_visible(tile, window);
     const int32_t first_segment = first / kAttentionSegment, num_segments = last / kAttentionSegment - first_segment + 1;
-    const int32_t num_shared = num_shared_[tile.seq], num_rows = tile.num_tokens * group;
+    const int32_t num_shared = num_shared_[tile.run], num_rows = tile.num_tokens * group;
     AttentionItem item;
     item.tile = tile;
     if (num_shared == 0 && (!split_all || num_segments < 2)) {
@@ -51,7 +51,7 @@ void AttentionItems::build(const StepInput& in, const Plan& plan, int32_t kv_gro
       item.segment = first_segment + i;
       items_.push_back(item);
     }
-    split_of_[tile.seq] = item.split;
+    split_of_[tile.run] = item.split;
     add_split(tile, first_segment, num_segments, group);
   }
   add_shared_items(group);
@@ -63,27 +63,26 @@ void AttentionItems::add_split(const AttentionTile& tile, int32_t first_segment,
   partial_floats_ += split_stride_ * tile.num_tokens * group * num_segments;
 }
 
-// Who decodes and begins with the same blocks, whole segments of them: at the same positions, so that the keys are the same.
-void AttentionItems::find_shared_segments(const StepInput& in, const Plan& plan, int32_t kv_group) {
-  num_shared_.assign(in.num_seqs, 0);
-  split_of_.assign(in.num_seqs, -1);
+// Single tokens whose sequences begin with the same blocks, whole segments of them: at the same positions, so that the keys are the same.
+void AttentionItems::find_shared_segments(const std::vector<QueryRun>& runs, const StepInput& in, const Plan& plan, int32_t kv_group) {
+  num_shared_.assign(runs.size(), 0);
+  split_of_.assign(runs.size(), -1);
   starters_.clear();
   sharing_.clear();
   if (plan.kv.groups[kv_group].window > 0) return;  // what is visible begins elsewhere for each
   const int32_t num_groups = static_cast<int32_t>(plan.kv.groups.size()), blocks_per_segment = kAttentionSegment / plan.kv.block_size;
-  const auto table = [&](int32_t s) { return in.block_tables.data() + in.block_table_start[s * num_groups + kv_group]; };
-  const auto whole_segments = [&](int32_t s) { return in.num_computed[s] / kAttentionSegment; };
-  for (int32_t s = 0; s < in.num_seqs; s++) {
-    const bool decodes = in.token_start[s + 1] - in.token_start[s] == 1;
-    if (decodes && whole_segments(s) > 0) starters_.push_back({table(s)[blocks_per_segment - 1], s});
+  const auto table = [&](int32_t r) { return in.block_tables.data() + in.block_table_start[runs[r].seq * num_groups + kv_group]; };
+  const auto whole_segments = [&](int32_t r) { return runs[r].position / kAttentionSegment; };
+  for (int32_t r = 0; r < static_cast<int32_t>(runs.size()); r++) {
+    if (runs[r].num_tokens == 1 && whole_segments(r) > 0) starters_.push_back({table(r)[blocks_per_segment - 1], r});
   }
-  std::sort(starters_.begin(), starters_.end(), [](const Starter& a, const Starter& b) { return a.block != b.block ? a.block < b.block : a.seq < b.seq; });
+  std::sort(starters_.begin(), starters_.end(), [](const Starter& a, const Starter& b) { return a.block != b.block ? a.block < b.block : a.run < b.run; });
   for (size_t begin = 0, end; begin < starters_.size(); begin = end) {
-    const int32_t first = starters_[begin].seq;
+    const int32_t first = starters_[begin].run;
     for (end = begin + 1; end < starters_.size() && starters_[end].block == starters_[begin].block; end++) {
-      const int32_t s = starters_[end].seq;
-      num_shared_[s] = count_equal_segments(table(first), table(s), blocks_per_segment, std::min(whole_segments(first), whole_segments(s)));
-      num_shared_[first] = std::max(num_shared_[first], num_shared_[s]);
+      const int32_t r = starters_[end].run;
+      num_shared_[r] = count_equal_segments(table(first), table(r), blocks_per_segment, std::min(whole_segments(first), whole_segments(r)));
+      num_shared_[first] = std::max(num_shared_[first], num_shared_[r]);
     }
     if (num_shared_[first] > 0) sharing_.push_back({begin, end});
   }
@@ -92,17 +91,17 @@ void AttentionItems::find_shared_segments(const StepInput& in, const Plan& plan,
 void AttentionItems::add_shared_items(int32_t group) {
   const int32_t most_members = std::max(1, kAttentionRows / group);
   for (const Range& range : sharing_) {
-    for (int32_t segment = 0; segment < num_shared_[starters_[range.begin].seq]; segment++) {
+    for (int32_t segment = 0; segment < num_shared_[starters_[range.begin].run]; segment++) {
       AttentionItem item;
       for (size_t i = range.begin; i < range.end; i++) {
-        const int32_t s = starters_[i].seq;
-        if (num_shared_[s] <= segment) continue;
+        const int32_t r = starters_[i].run;
+        if (num_shared_[r] <= segment) continue;
         if (item.num_members == 0) {
-          item.tile = splits_[split_of_[s]].tile;
+          item.tile = splits_[split_of_[r]].tile;
           item.segment = segment;
           item.first_member = static_cast<int32_t>(members_.size());
         }
-        members_.push_back(split_of_[s]);
+        members_.push_back(split_of_[r]);
         item.num_members++;
         item.cost = cost_of(kAttentionSegment, item.num_members * group);
         if (item.num_members < most_members) continue;

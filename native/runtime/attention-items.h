@@ -1,4 +1,4 @@
-// The attention work of one step, the same for all layers of a KV group: query tiles of each sequence, cut further into segments
+// The attention work of one step, the same for all layers of a KV group: query tiles of each run of tokens, cut further into segments
 // when there is too little to keep the threads busy, or when sequences share the blocks of a segment: then these are read once for
 // all of them. The results are the same either way.
 #pragma once
@@ -14,10 +14,17 @@
 
 namespace pagoda {
 
-// Neighbouring query tokens of one sequence.
+// Neighbouring tokens of a sequence whose queries are there.
+struct QueryRun {
+  int32_t seq, first_row, num_tokens;  // first_row: of the queries
+  int32_t position;                    // of the first token
+};
+
+// Neighbouring tokens of a run.
 struct AttentionTile {
-  int32_t seq, first_token, num_tokens;  // first_token: row of the step
-  int32_t position;                      // of first_token
+  int32_t run, seq, first_row, num_tokens;
+  int32_t position;  // of the first token
+  bool begins_run;
 };
 
 // Of the keys that the first token sees.
@@ -42,7 +49,7 @@ struct AttentionItem {
 class AttentionItems {
  public:
   // `group` = query heads per KV head.
-  void build(const StepInput& in, const Plan& plan, int32_t kv_group, int32_t group, int num_threads);
+  void build(const std::vector<QueryRun>& runs, const StepInput& in, const Plan& plan, int32_t kv_group, int32_t group, int num_threads);
 
   const std::vector<AttentionItem>& items() const { return items_; }
   const AttentionSplit& split(int32_t index) const { return splits_[index]; }
@@ -52,13 +59,13 @@ class AttentionItems {
   int64_t partial_floats() const { return partial_floats_; }
 
  private:
-  void find_shared_segments(const StepInput& in, const Plan& plan, int32_t kv_group);
+  void find_shared_segments(const std::vector<QueryRun>& runs, const StepInput& in, const Plan& plan, int32_t kv_group);
   void add_split(const AttentionTile& tile, int32_t first_segment, int32_t num_segments, int32_t group);
   void add_shared_items(int32_t group);
 
-  // A sequence that decodes after a whole first segment, by the last block of that.
+  // A run of one token after a whole first segment, by the last block of that.
   struct Starter {
-    int32_t block, seq;
+    int32_t block, run;
   };
   struct Range {
     size_t begin, end;
@@ -70,8 +77,8 @@ class AttentionItems {
   std::vector<int32_t> members_;
   std::vector<Starter> starters_;
   std::vector<Range> sharing_;       // runs of starters_ that share blocks with the first of their run
-  std::vector<int32_t> num_shared_;  // [S] segments that are shared, the first ones
-  std::vector<int32_t> split_of_;    // [S] of a sequence that shares
+  std::vector<int32_t> num_shared_;  // [runs] segments that are shared, the first ones
+  std::vector<int32_t> split_of_;    // [runs] of a run that shares
   int64_t partial_floats_ = 0;
   int64_t split_stride_ = 0;       // floats of one row of one segment, for all KV heads
 };

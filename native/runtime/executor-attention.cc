@@ -6,7 +6,7 @@ namespace pagoda {
 void Executor::attention_phase(Walker& walker, const Phase& phase, const Step& step) {
   const Op& op = plan_.ops[phase.first];
   const Claims claims = begin_phase(walker);
-  const AttentionItems& work = attention_[plan_.kv.layer_group[op.layer]];
+  const AttentionItems& work = attention_items(op);
   const int32_t kv_heads = plan_.kv.num_kv_heads;
   const int64_t total = static_cast<int64_t>(work.items().size()) * kv_heads;
   const auto args_of = [&](int64_t i) { return item_args(op, step, work.items()[i / kv_heads], static_cast<int32_t>(i % kv_heads), walker.scratch); };
@@ -33,8 +33,7 @@ void Executor::prefetch_next_attention(const Walker& walker, const Step& step, i
   KvPrefetch& prefetch = kv_prefetch_[walker.thread];
   for (size_t i = first_op; i < plan_.ops.size(); i++) {
     if (plan_.ops[i].kind != OpKind::Attention) continue;
-    const int32_t layer = plan_.ops[i].layer;
-    return prefetch.fill(plan_, attention_[plan_.kv.layer_group[layer]], step.in, step_kv_, layer, walker.thread, pool_->num_threads());
+    return prefetch.fill(plan_, attention_items(plan_.ops[i]), step.in, step_kv_, plan_.ops[i].layer, walker.thread, pool_->num_threads());
   }
   prefetch.clear();
 }
@@ -45,9 +44,9 @@ AttentionArgs Executor::attention_args(const Op& op, const Step& step, const Att
   const int32_t group = op.num_heads / kv.num_kv_heads;
   const int32_t width = op.num_heads * op.head_dim;
   AttentionArgs args{};
-  args.q = row(op.in, width, tile.first_token) + static_cast<size_t>(kv_head) * group * op.head_dim;
+  args.q = row(op.in, width, tile.first_row) + static_cast<size_t>(kv_head) * group * op.head_dim;
   args.q_stride = width;
-  args.out = row(op.out, width, tile.first_token) + static_cast<size_t>(kv_head) * group * op.head_dim;
+  args.out = row(op.out, width, tile.first_row) + static_cast<size_t>(kv_head) * group * op.head_dim;
   args.out_stride = width;
   args.num_tokens = tile.num_tokens;
   args.group = group;
@@ -78,7 +77,7 @@ AttentionArgs Executor::item_args(const Op& op, const Step& step, const Attentio
   args.segment_begin = item.segment;
   args.segment_end = item.segment + 1;
   args.partial = partials_.floats();
-  if (item.num_members == 0) args.partial += partial_offset(attention_[plan_.kv.layer_group[op.layer]].split(item.split), args, kv_head, item.segment);
+  if (item.num_members == 0) args.partial += partial_offset(attention_items(op).split(item.split), args, kv_head, item.segment);
   return args;
 }
 
@@ -94,11 +93,11 @@ void Executor::attend_item(const Phase& phase, const Step& step, const Attention
 
 // The tokens of several sequences over blocks that all of them have; each has its own partial result and its own merge.
 void Executor::attend_shared_segment(const Phase& phase, const Step& step, const AttentionItem& item, int32_t kv_head, AttentionArgs& args) {
-  const AttentionItems& work = attention_[plan_.kv.layer_group[plan_.ops[phase.first].layer]];
+  const AttentionItems& work = attention_items(plan_.ops[phase.first]);
   AttentionMember members[kAttentionRows];
   for (int32_t i = 0; i < item.num_members; i++) {
     const AttentionSplit& split = work.split(work.member(item, i));
-    members[i] = {split.tile.first_token - item.tile.first_token, partial_offset(split, args, kv_head, item.segment)};
+    members[i] = {split.tile.first_row - item.tile.first_row, partial_offset(split, args, kv_head, item.segment)};
   }
   args.num_tokens = item.num_members;
   args.members = members;
@@ -109,7 +108,7 @@ void Executor::attend_shared_segment(const Phase& phase, const Step& step, const
 // Whoever ends the last segment of a split merges all of them, in order.
 void Executor::end_segment(const Phase& phase, const Step& step, int32_t split_index, int32_t kv_head, float* scratch) {
   const Op& op = plan_.ops[phase.first];
-  const AttentionSplit& split = attention_[plan_.kv.layer_group[op.layer]].split(split_index);
+  const AttentionSplit& split = attention_items(op).split(split_index);
   std::atomic<int32_t>& done = split_done_[static_cast<size_t>(split_index) * plan_.kv.num_kv_heads + kv_head];
   if (done.fetch_add(1, std::memory_order_acq_rel) + 1 < split.num_segments) return;
   done.store(0, std::memory_order_relaxed);
@@ -124,7 +123,7 @@ void Executor::finish_attention(const Phase& phase, const AttentionTile& tile, i
   if (phase.tail != Tail::Form) return;
   const Op& form = plan_.ops[phase.last];
   const int32_t cols = form.cols / plan_.kv.num_kv_heads;
-  kernels_->quantize_rows(&quantized_[form.q], row(form.in, form.cols, 0), form.cols, tile.first_token, tile.first_token + tile.num_tokens, kv_head * cols, (kv_head + 1) * cols);
+  kernels_->quantize_rows(&quantized_[form.q], row(form.in, form.cols, 0), form.cols, tile.first_row, tile.first_row + tile.num_tokens, kv_head * cols, (kv_head + 1) * cols);
 }
 
 }  // namespace pagoda

@@ -37,9 +37,13 @@ Executor::Executor(const Kernels* kernels, ThreadPool* pool, const WeightStore* 
     : kernels_(kernels), pool_(pool), weights_(weights), plan_(std::move(plan)), sampler_(sampler), gemm_(kernels) {
   num_groups_ = static_cast<int32_t>(plan_.kv.groups.size());
   attention_.resize(num_groups_);
+  chunk_attention_.resize(num_groups_);
+  attends_in_chunks_.assign(num_groups_, 0);
   group_heads_.assign(num_groups_, 1);
   for (const Op& op : plan_.ops) {
-    if (op.kind == OpKind::Attention) group_heads_[plan_.kv.layer_group[op.layer]] = op.num_heads / plan_.kv.num_kv_heads;
+    if (op.kind != OpKind::Attention) continue;
+    group_heads_[plan_.kv.layer_group[op.layer]] = op.num_heads / plan_.kv.num_kv_heads;
+    if (plan_.buffers[op.in].per_logit_row) attends_in_chunks_[plan_.kv.layer_group[op.layer]] = 1;
   }
   for (const Op& op : plan_.ops) {
     if (op.kind == OpKind::Attention && group_heads_[plan_.kv.layer_group[op.layer]] != op.num_heads / plan_.kv.num_kv_heads) {
@@ -145,23 +149,51 @@ bool Executor::prepare(Step& step, const uint8_t* kv) {
   }
   collect_logit_rows(step);
   if (!step_kv_override_) ask_for_kv_pages(in);
-  int64_t num_splits = 0, partial_floats = 0;
+  list_attention(in);
+  begin_chunk(in, 0);
+  for (int i = 0; i < 3 * pool_->num_threads() * kClaimStride; i++) counters_[i].store(0, std::memory_order_relaxed);
+  return true;
+}
+
+void Executor::list_attention(const StepInput& in) {
+  runs_.clear();
+  for (int32_t s = 0; s < in.num_seqs; s++) runs_.push_back({s, in.token_start[s], in.token_start[s + 1] - in.token_start[s], in.num_computed[s]});
   for (int32_t g = 0; g < num_groups_; g++) {
-    attention_[g].build(in, plan_, g, group_heads_[g], pool_->num_threads());
-    num_splits = std::max<int64_t>(num_splits, attention_[g].num_splits());
-    partial_floats = std::max(partial_floats, attention_[g].partial_floats());
+    attention_[g].build(runs_, in, plan_, g, group_heads_[g], pool_->num_threads());
+    make_room_for_splits(attention_[g]);
   }
-  int64_t wanted = num_splits * plan_.kv.num_kv_heads;
+}
+
+// The rows from `first` on that go through the phases of rows that need logits together.
+void Executor::begin_chunk(const StepInput& in, int32_t first) {
+  const int32_t num_rows = static_cast<int32_t>(logit_rows_.size());
+  chunk_first_ = first;
+  chunk_rows_ = std::min(plan_.limits.logit_rows, num_rows - first);
+  all_rows_in_chunk_ = chunk_rows_ == in.num_tokens;
+  if (all_rows_in_chunk_) return;
+  runs_.clear();
+  for (int32_t r = 0; r < chunk_rows_; r++) {
+    const LogitRow* row = &logit_rows_[first + r];
+    if (r > 0 && row->seq == row[-1].seq && row->token == row[-1].token + 1) runs_.back().num_tokens++;
+    else runs_.push_back({row->seq, r, 1, position_[row->token]});
+  }
+  for (int32_t g = 0; g < num_groups_; g++) {
+    if (!attends_in_chunks_[g]) continue;
+    chunk_attention_[g].build(runs_, in, plan_, g, group_heads_[g], pool_->num_threads());
+    make_room_for_splits(chunk_attention_[g]);
+  }
+}
+
+void Executor::make_room_for_splits(const AttentionItems& work) {
+  int64_t wanted = static_cast<int64_t>(work.num_splits()) * plan_.kv.num_kv_heads;
   if (wanted > split_capacity_) {
     wanted = std::max(wanted, 2 * split_capacity_);  // contexts grow: seldom, not in every step
     split_done_.reset(new std::atomic<int32_t>[wanted]);
     for (int64_t i = 0; i < wanted; i++) split_done_[i].store(0);
     split_capacity_ = wanted;
   }
-  const size_t partial_bytes = static_cast<size_t>(partial_floats) * sizeof(float);
+  const size_t partial_bytes = static_cast<size_t>(work.partial_floats()) * sizeof(float);
   if (partial_bytes > partials_.bytes()) partials_ = AlignedBuffer(std::max(partial_bytes, 2 * partials_.bytes()));
-  for (int i = 0; i < 3 * pool_->num_threads() * kClaimStride; i++) counters_[i].store(0, std::memory_order_relaxed);
-  return true;
 }
 
 // Unused blocks are taken in order: the largest of the last blocks of the tables tells how far the pool is in use.
@@ -278,11 +310,10 @@ void Executor::walk(Walker& walker, Step& step) {
   for (int32_t p = 0; p < plan_.num_token_phases; p++) run_phase(walker, step, plan_.phases[p]);
   const int32_t num_rows = static_cast<int32_t>(logit_rows_.size());
   for (int32_t first = 0; first < num_rows; first += plan_.limits.logit_rows) {
-    alone(walker, [&] {
-      chunk_first_ = first;
-      chunk_rows_ = std::min(plan_.limits.logit_rows, num_rows - first);
-    });
-    pool_->barrier(walker.thread);
+    if (first > 0) {  // the first chunk is ready
+      alone(walker, [&] { begin_chunk(step.in, first); });
+      pool_->barrier(walker.thread);
+    }
     for (size_t p = plan_.num_token_phases; p < plan_.phases.size(); p++) run_phase(walker, step, plan_.phases[p]);
   }
 }

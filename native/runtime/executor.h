@@ -1,5 +1,5 @@
 // Runs a plan: all threads walk through the phases of a step together, claim work inside a phase and meet at a barrier after it.
-// The phases after the rows were selected run once per chunk of `logit_rows` rows. Only the leader thread calls it.
+// The phases after the rows that need logits were selected run once per chunk of `logit_rows` of them. Only the leader thread calls it.
 #pragma once
 #include <algorithm>
 #include <atomic>
@@ -75,6 +75,13 @@ class Executor {
   void make_rope_tables();
   bool prepare(Step& step, const uint8_t* kv);
   void collect_logit_rows(Step& step);
+  void list_attention(const StepInput& in);
+  void begin_chunk(const StepInput& in, int32_t first);
+  void make_room_for_splits(const AttentionItems& work);
+  const AttentionItems& attention_items(const Op& op) const {
+    const bool of_chunk = plan_.buffers[op.in].per_logit_row && !all_rows_in_chunk_;
+    return (of_chunk ? chunk_attention_ : attention_)[plan_.kv.layer_group[op.layer]];
+  }
   void ask_for_kv_pages(const StepInput& in);
   void walk_all(int thread, Step& step);
   void walk(Walker& walker, Step& step);
@@ -143,8 +150,12 @@ class Executor {
   std::vector<LogitRow> logit_rows_;
   std::vector<uint8_t> sampling_ended_;  // [S] a sample differed from its draft, or there was a fault
   int32_t chunk_first_ = 0, chunk_rows_ = 0;
-  std::vector<AttentionItems> attention_;  // per KV group
-  std::vector<int32_t> group_heads_;       // query heads per KV head, per KV group
+  bool all_rows_in_chunk_ = false;         // every token needs logits, and there is one chunk
+  std::vector<QueryRun> runs_;             // of the step, then of the chunk
+  std::vector<AttentionItems> attention_;        // of the step, per KV group
+  std::vector<AttentionItems> chunk_attention_;  // of the chunk, for the attention ops on rows that need logits
+  std::vector<uint8_t> attends_in_chunks_;       // whether a KV group has such ops
+  std::vector<int32_t> group_heads_;             // query heads per KV head, per KV group
   std::unique_ptr<std::atomic<int32_t>[]> split_done_;
   int64_t split_capacity_ = 0;
   AlignedBuffer partials_;

@@ -50,8 +50,8 @@ void KvPrefetch::fill(const Plan& plan, const AttentionItems& work, const StepIn
   size_t bytes = 0;
   for (int64_t i = num_items * thread / num_threads; i < num_items * (thread + 1) / num_threads && bytes < most_bytes_; i++) {
     const AttentionItem& item = work.items()[i];
-    if (item.tile.first_token != in.token_start[item.tile.seq]) continue;  // the sequence's first tile reads the same
-    int32_t begin = first_visible(item.tile, window), end = item.tile.position;
+    if (!item.tile.begins_run) continue;  // the first tile reads the same
+    int32_t begin = first_visible(item.tile, window), end = in.num_computed[item.tile.seq];
     if (item.segment >= 0) {
       begin = std::max(begin, item.segment * kAttentionSegment);
       end = std::min(end, (item.segment + 1) * kAttentionSegment);

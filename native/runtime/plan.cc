@@ -98,7 +98,7 @@ class Checker {
         check_linear(op);
         return;
       case OpKind::Attention:
-        per_logit_row_ = false;
+        side(op.in);
         layer(op.layer);
         check(op.head_dim == plan_.kv.head_dim && op.num_heads > 0 && op.num_heads % plan_.kv.num_kv_heads == 0, "heads");
         buffer(op.in, op.num_heads * op.head_dim);
@@ -164,7 +164,7 @@ class Checker {
   }
 
   void check_moe(const Op& op) {
-    per_logit_row_ = false;
+    side(op.in);
     const MoeSpec& moe = op.moe;
     buffer(op.in, op.cols);
     buffer(op.out, op.cols);

@@ -51,13 +51,35 @@ StepInput random_step(Random& random, int32_t block_size, int32_t num_groups) {
   return in;
 }
 
-void check(const StepInput& in, const Plan& plan, const AttentionItems& work, int32_t kv_group, int32_t group) {
+// All tokens of a step.
+std::vector<QueryRun> whole_runs(const StepInput& in) {
+  std::vector<QueryRun> runs;
+  for (int32_t s = 0; s < in.num_seqs; s++) runs.push_back({s, in.token_start[s], in.token_start[s + 1] - in.token_start[s], in.num_computed[s]});
+  return runs;
+}
+
+// Some neighbouring tokens of some sequences, sometimes two runs of one.
+std::vector<QueryRun> some_runs(Random& random, const StepInput& in) {
+  std::vector<QueryRun> runs;
+  int32_t row = 0;
+  for (const QueryRun& all : whole_runs(in)) {
+    for (int32_t t = random.below(2) * random.below(all.num_tokens + 1); t < all.num_tokens; t += 1 + random.below(all.num_tokens)) {
+      const int32_t count = 1 + random.below(all.num_tokens - t);
+      runs.push_back({all.seq, row, count, all.position + t});
+      row += count;
+      t += count;
+    }
+  }
+  return runs;
+}
+
+void check(const std::vector<QueryRun>& runs, const StepInput& in, const Plan& plan, const AttentionItems& work, int32_t kv_group, int32_t group) {
   const int32_t num_groups = static_cast<int32_t>(plan.kv.groups.size()), window = plan.kv.groups[kv_group].window;
   const auto block = [&](int32_t s, int32_t index) { return in.block_tables[in.block_table_start[s * num_groups + kv_group] + index]; };
-  std::map<std::pair<int32_t, int32_t>, int> done;  // (token of the step, segment)
+  std::map<std::pair<int32_t, int32_t>, int> done;  // (row, segment)
   const auto count = [&](const AttentionTile& tile, int32_t first, int32_t last) {
     for (int32_t t = 0; t < tile.num_tokens; t++) {
-      for (int32_t segment = first; segment < last; segment++) done[{tile.first_token + t, segment}]++;
+      for (int32_t segment = first; segment < last; segment++) done[{tile.first_row + t, segment}]++;
     }
   };
   const auto segments_of = [&](const AttentionTile& tile) {
@@ -82,13 +104,13 @@ void check(const StepInput& in, const Plan& plan, const AttentionItems& work, in
     }
   }
   size_t wanted = 0;
-  for (int32_t s = 0; s < in.num_seqs; s++) {
+  for (const QueryRun& run : runs) {
     const int32_t tokens_per_tile = std::max(1, kAttentionRows / group);
-    for (int32_t t = in.token_start[s]; t < in.token_start[s + 1]; t++) {
-      const int32_t tile_start = (t - in.token_start[s]) / tokens_per_tile * tokens_per_tile;
-      const int32_t length = std::min(tokens_per_tile, in.token_start[s + 1] - in.token_start[s] - tile_start);
-      const auto [first, last] = segments_of({s, in.token_start[s] + tile_start, length, in.num_computed[s] + tile_start});
-      for (int32_t segment = first; segment < last; segment++, wanted++) expect(done[{t, segment}] == 1, "each segment of each token is done once");
+    for (int32_t t = 0; t < run.num_tokens; t++) {
+      const int32_t tile_start = t / tokens_per_tile * tokens_per_tile;
+      const int32_t length = std::min(tokens_per_tile, run.num_tokens - tile_start);
+      const auto [first, last] = segments_of({0, run.seq, run.first_row + tile_start, length, run.position + tile_start, tile_start == 0});
+      for (int32_t segment = first; segment < last; segment++, wanted++) expect(done[{run.first_row + t, segment}] == 1, "each segment of each token is done once");
     }
   }
   expect(done.size() == wanted, "nothing else is done");
@@ -159,10 +181,13 @@ int main() {
     AttentionItems work;
     for (int32_t kv_group = 0; kv_group < 2; kv_group++) {
       const int num_threads = 1 + random.below(8);
-      work.build(in, plan, kv_group, group, num_threads);
-      check(in, plan, work, kv_group, group);
-      num_whole += check_prefetch(in, plan, work, kv_group, num_threads);
-      for (const AttentionItem& item : work.items()) num_shared += item.num_members > 1;
+      for (const bool is_whole : {false, true}) {
+        const std::vector<QueryRun> runs = is_whole ? whole_runs(in) : some_runs(random, in);
+        work.build(runs, in, plan, kv_group, group, num_threads);
+        check(runs, in, plan, work, kv_group, group);
+        if (is_whole) num_whole += check_prefetch(in, plan, work, kv_group, num_threads);
+        for (const AttentionItem& item : work.items()) num_shared += item.num_members > 1;
+      }
     }
     if (num_failures > 0) break;
   }

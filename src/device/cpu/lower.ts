@@ -1,5 +1,6 @@
-// Lowers a Program to the native plan: residual adds become the end of the product before them, each input of products that take
-// fewer bits is brought into their form once, ops that need no barrier between them share a phase, and values that are never alive together share a buffer.
+// Lowers a Program to the native plan: rows that need no logits end with the last keys and values, residual adds become the end of the
+// product before them, each input of products that take fewer bits is brought into their form once, ops that need no barrier between
+// them share a phase, and values that are never alive together share a buffer.
 
 import { PagodaError } from '../../errors.ts';
 import type { MoeOp, Program, RopeTable, Value, WeightRef } from '../../model/program.ts';
@@ -18,6 +19,7 @@ import {
 import { type FusedOp, fuseResiduals } from './fuse-residuals.ts';
 import { placeValues } from './place-values.ts';
 import { schedulePhases, type WorkClass } from './schedule-phases.ts';
+import { selectRowsEarly } from './select-rows-early.ts';
 
 export interface LowerOptions {
   readonly program: Program;
@@ -32,14 +34,16 @@ export interface LowerOptions {
 
 type FusedLinear = Extract<FusedOp, { kind: 'linear' }>;
 
-/** Rows that go through the output layer at a time: bounds the memory for logits. */
+/** Rows that need logits go through the rest of the model so many at a time: bounds the memory for logits. */
 const LOGIT_ROWS = 64;
 
 export function lower(options: LowerOptions): NativePlan {
-  const { program, kv, limits } = options;
-  if (program.ops.at(-1)?.kind !== 'sample') throw new PagodaError('internal', 'A program must end with sample.');
+  const { kv, limits } = options;
+  if (options.program.ops.at(-1)?.kind !== 'sample')
+    throw new PagodaError('internal', 'A program must end with sample.');
+  const program = selectRowsEarly(options.program);
   const tables = new RopeTables();
-  const ops = new OpLowering(options, tables).lowerAll(fuseResiduals(program));
+  const ops = new OpLowering({ ...options, program }, tables).lowerAll(fuseResiduals(program));
   const scheduled = schedulePhases(ops);
   const { buffers, bufferOf } = placeValues(scheduled);
   const emitted = scheduled.map(({ op, phase }): NativeOp => {
@@ -156,7 +160,8 @@ class OpLowering {
   }
 
   #makesLogits({ out }: FusedLinear): boolean {
-    return out.rows === 'R' && out.cols === this.#options.program.vocabSize;
+    const last = this.#options.program.ops.at(-1)!;
+    return last.kind === 'sample' && last.logits.id === out.id;
   }
 
   /** After an output layer in int8: its best logits once more, from the float32 activations. */
@@ -269,7 +274,7 @@ class OpLowering {
         return {
           kind: op.kind,
           work: 'attention',
-          perLogitRow: false,
+          perLogitRow: storages.out.perLogitRow,
           storages,
           reads,
           writes: [storages.out],
@@ -282,7 +287,7 @@ class OpLowering {
         return {
           kind: op.kind,
           work: 'moe',
-          perLogitRow: false,
+          perLogitRow: storages.out.perLogitRow,
           storages,
           reads: [storages.in],
           writes: [storages.out],

@@ -30,20 +30,23 @@ function serialLayers(numLayers: number): Program {
   return b.build(HIDDEN, 100);
 }
 
-function parallelLayer(): Program {
+function parallelLayers(numLayers: number): Program {
   const b = new ProgramBuilder();
-  const x = b.embed(matrix('embd', 100));
-  const h = b.rmsNorm(x, norm('n1'), 1e-5);
-  const attention = b.attention(
-    b.linear(h, matrix('q', 64)),
-    b.linear(h, matrix('k', 32)),
-    b.linear(h, matrix('v', 32)),
-    LAYER,
-    { numHeads: 4, scale: 0.25 },
-  );
-  const mixed = b.linear(attention, matrix('o', 64));
-  const mlp = b.linear(b.activation(b.linear(h, matrix('up', 96)), 'gelu'), matrix('down', 64, 96));
-  b.sample(b.linear(b.selectRows(b.add(b.add(mixed, mlp), x)), matrix('embd', 100)));
+  let x = b.embed(matrix('embd', 100));
+  for (let i = 0; i < numLayers; i++) {
+    const h = b.rmsNorm(x, norm(`${i}.n1`), 1e-5);
+    const attention = b.attention(
+      b.linear(h, matrix(`${i}.q`, 64)),
+      b.linear(h, matrix(`${i}.k`, 32)),
+      b.linear(h, matrix(`${i}.v`, 32)),
+      LAYER,
+      { numHeads: 4, scale: 0.25 },
+    );
+    const mixed = b.linear(attention, matrix(`${i}.o`, 64));
+    const inner = b.activation(b.linear(h, matrix(`${i}.up`, 96)), 'gelu');
+    x = b.add(b.add(mixed, b.linear(inner, matrix(`${i}.down`, 64, 96))), x);
+  }
+  b.sample(b.linear(b.selectRows(x), matrix('embd', 100)));
   return b.build(HIDDEN, 100);
 }
 
@@ -73,8 +76,9 @@ describe('lower', () => {
     expect(ops.filter((op) => kind(op) === 'add')).toEqual([]);
     const fused = ops.filter((op) => op.accumulate);
     expect(fused.length).toBe(4);
-    // All four add into the one buffer that the embedding wrote.
-    expect(new Set(fused.map((op) => op.out))).toEqual(new Set([ops[0].out]));
+    // The first layer's add into the buffer that the embedding wrote, the last one's into the rows selected from it.
+    const selected = ops.find((op) => kind(op) === 'selectRows' && op.in === ops[0].out)!.out;
+    expect(fused.map((op) => op.out)).toEqual([ops[0].out, ops[0].out, selected, selected]);
   });
 
   it('quantizes each input of products once', () => {
@@ -102,17 +106,28 @@ describe('lower', () => {
   });
 
   it('shares one rope table and reuses buffers from layer to layer', () => {
-    const few = plan(serialLayers(1), true);
+    const few = plan(serialLayers(2), true);
     const many = plan(serialLayers(6), true);
     expect(many.tables.length).toBe(1);
     expect(many.buffers.length).toBe(few.buffers.length);
   });
 
+  it('goes on with nothing but rows that need logits once the last keys and values are written', () => {
+    const { ops, buffers } = plan(serialLayers(2), true);
+    const written = ops.findLastIndex((op) => kind(op) === 'kvWrite');
+    expect(ops.slice(written + 1, written + 4).map(kind)).toEqual(['selectRows', 'selectRows', 'attention']);
+    const onTokens = ops.flatMap((op) =>
+      op.out !== undefined && !buffers[op.out]!.perLogitRow ? [ops.indexOf(op)] : [],
+    );
+    expect(Math.max(...onTokens)).toBeLessThan(written);
+    expect(ops.filter((op) => kind(op) === 'selectRows').length).toBe(2);
+  });
+
   it('runs both halves of a parallel layer from one norm', () => {
-    const { ops } = plan(parallelLayer(), true);
-    // One sum is in the product; the other has an embedding as its only other part.
-    expect(ops.filter((op) => kind(op) === 'add').length).toBe(1);
-    expect(ops.filter((op) => op.accumulate).length).toBe(1);
+    const { ops } = plan(parallelLayers(2), true);
+    // Of each layer one sum is in the product; the other has what the layer began with as its only other part.
+    expect(ops.filter((op) => kind(op) === 'add').length).toBe(2);
+    expect(ops.filter((op) => op.accumulate).length).toBe(2);
     const first = ops.filter((op) => kind(op) === 'linear')[0].phase;
     expect(ops.filter((op) => op.phase === first).length).toBe(4);
   });
