@@ -220,6 +220,7 @@ export class Engine {
       time,
       numGeneratedTokens,
       stepSeconds: resultTime - Math.max(finished.startTime, this.#resultTime),
+      startsIdle: finished.startTime > this.#resultTime,
       launchSeconds: finished.launchSeconds,
       updateSeconds: now() - time,
       deliverySeconds: this.#deliverySeconds,

@@ -6,6 +6,7 @@ import type { SpeculationCounts } from '../core/speculation.ts';
 import type { StepPlan } from '../core/step.ts';
 import type { StepTiming } from '../device/forward-batch.ts';
 import type { PreemptionRecord, SpeculationRecord, StepRecord } from '../trace/step-record.ts';
+import { Handover } from './handover.ts';
 
 const NO_PREEMPTIONS: readonly PreemptionRecord[] = [];
 
@@ -44,6 +45,8 @@ export interface StepOutcome {
   readonly time: number;
   readonly numGeneratedTokens: number;
   readonly stepSeconds: number;
+  /** The device had nothing to do when the step was launched. */
+  readonly startsIdle: boolean;
   readonly launchSeconds: number;
   readonly updateSeconds: number;
   readonly deliverySeconds: number;
@@ -52,6 +55,7 @@ export interface StepOutcome {
 
 export class StepRecorder {
   readonly #scheduler: Scheduler;
+  readonly #handover = new Handover();
   #last: SchedulerStats;
 
   constructor(scheduler: Scheduler) {
@@ -84,7 +88,7 @@ export class StepRecorder {
       scheduleSeconds: facts.scheduleSeconds,
       fillSeconds: facts.fillSeconds,
       launchSeconds: outcome.launchSeconds,
-      handoverSeconds: Math.max(0, outcome.stepSeconds - device.totalSeconds),
+      handoverSeconds: this.#handover.seconds(outcome.stepSeconds, device.totalSeconds, outcome.startsIdle),
       deviceSeconds: device.totalSeconds,
       attentionSeconds: device.attentionSeconds,
       linearSeconds: device.linearSeconds,

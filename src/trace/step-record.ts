@@ -52,7 +52,7 @@ export interface StepRecord {
   readonly fillSeconds: number;
   /** Slots changed hands and the step was submitted. */
   readonly launchSeconds: number;
-  /** Of stepSeconds, what the device did not work: on the way to its threads and back. */
+  /** Of stepSeconds, what the device did not work: on the way to its threads and back. Right in the sum of steps: see Handover. */
   readonly handoverSeconds: number;
   readonly deviceSeconds: number;
   /** Of deviceSeconds. The rest is the time to wake the threads. */
