@@ -28,6 +28,9 @@ void reset_rows(const StepInput& in, StepOutput* out) {
   }
 }
 
+// For so many tokens at least, and for at most twice as many bytes, the KV pool has pages before they are needed.
+constexpr size_t kTokensAhead = 24 << 10, kMostBytesAhead = size_t{512} << 20;
+
 // Vectors of the last head may be read to the end of a 16-lane register.
 constexpr size_t kKvPadding = 64;
 
@@ -122,7 +125,8 @@ void Executor::allocate_kv(int64_t num_blocks) {
   kv_pages_.reset();
   kv_ = AlignedBuffer(static_cast<size_t>(num_blocks) * plan_.kv.block_bytes() + kKvPadding);
   num_blocks_ = num_blocks;
-  kv_pages_ = std::make_unique<PagesAhead>(kv_.data(), kv_.bytes());
+  const size_t ahead = kTokensAhead / plan_.kv.block_size * plan_.kv.block_bytes() * num_groups_;
+  kv_pages_ = std::make_unique<PagesAhead>(kv_.data(), kv_.bytes(), std::min(ahead, kMostBytesAhead), 2 * std::min(ahead, kMostBytesAhead));
   kv_pages_->reach(0);
 }
 

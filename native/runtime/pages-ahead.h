@@ -14,7 +14,7 @@ namespace pagoda {
 class PagesAhead {
  public:
   // At least and at most so many bytes are ahead of what is in use.
-  PagesAhead(uint8_t* data, size_t bytes, size_t least = size_t{512} << 20, size_t most = size_t{1} << 30) : data_(data), bytes_(bytes), least_(least), most_(most) {}
+  PagesAhead(uint8_t* data, size_t bytes, size_t least, size_t most) : data_(data), bytes_(bytes), least_(least), most_(most) {}
   ~PagesAhead();
   PagesAhead(const PagesAhead&) = delete;
   PagesAhead& operator=(const PagesAhead&) = delete;
