@@ -1,5 +1,6 @@
 // What the machine's peaks allow for a workload: every product at the peak of its kind, every weight read once per step, whichever of
-// the two takes longer; nothing else costs anything. AMX is not the yardstick: shares of it would say nothing about other machines.
+// the two takes longer; nothing else costs anything. After the last keys and values only rows of logits go on. AMX is not the yardstick:
+// shares of it would say nothing about other machines.
 import { openGguf } from '../dist/checkpoint/gguf.js';
 
 /** MACs per token and bytes of a GGUF model, from its tensors. */
@@ -14,6 +15,10 @@ export function modelCosts(path) {
     const body = matrices.filter(({ name }) => name.startsWith('blk.'));
     const macs = (list, isFloat) =>
       list.filter(({ type }) => isFloat === isFloatType(type)).reduce((sum, { shape }) => sum + shape[0] * shape[1], 0);
+    const numLayers = number('block_count');
+    const tail = body.filter(
+      ({ name }) => name.startsWith(`blk.${numLayers - 1}.`) && !/attn_(q|k|v|qkv)\./.test(name),
+    );
     const width = number('embedding_length');
     const numHeads = number('attention.head_count');
     const headSize = file.metadata.has('llama.attention.key_length')
@@ -21,10 +26,12 @@ export function modelCosts(path) {
       : width / numHeads;
     return {
       body: { int: macs(body, false), float: macs(body, true) },
+      tail: { int: macs(tail, false), float: macs(tail, true) },
       head: { int: macs([head], false), float: macs([head], true) },
       bytes: [...body, head].reduce((sum, { numBytes }) => sum + numBytes, 0),
-      attentionMacsPerKey: 2 * numHeads * headSize * number('block_count'),
-      kvBytesPerToken: 2 * 2 * number('attention.head_count_kv') * headSize * number('block_count'),
+      numLayers,
+      attentionMacsPerKey: 2 * numHeads * headSize * numLayers,
+      kvBytesPerToken: 2 * 2 * number('attention.head_count_kv') * headSize * numLayers,
     };
   } finally {
     file.close();
@@ -42,13 +49,18 @@ export function productPeaks({ macsPerSecond: peaks }) {
   return { int, float: Math.max(peaks.bf16Avx512 ?? 0, attention), attention };
 }
 
-/** Seconds of a step with `numTokens` rows, `numOutputs` rows of logits and `numKeys` (query, key) pairs, `keysRead` keys from memory. */
-function stepSeconds(costs, peaks, bandwidth, { numTokens, numOutputs, numKeys, keysRead }) {
-  const products = (kind) => numTokens * costs.body[kind] + numOutputs * costs.head[kind];
+/**
+ * Seconds of a step with `numTokens` rows, `numOutputs` rows of logits and `numKeys` (query, key) pairs, `outputKeys` of them of rows of
+ * logits, `keysRead` keys from memory.
+ */
+function stepSeconds(costs, peaks, bandwidth, { numTokens, numOutputs, numKeys, outputKeys, keysRead }) {
+  const products = (kind) =>
+    numTokens * (costs.body[kind] - costs.tail[kind]) + numOutputs * (costs.tail[kind] + costs.head[kind]);
+  const keysPerLayer = numKeys + (outputKeys - numKeys) / costs.numLayers;
   const compute =
     products('int') / peaks.int +
     products('float') / peaks.float +
-    (numKeys * costs.attentionMacsPerKey) / peaks.attention;
+    (keysPerLayer * costs.attentionMacsPerKey) / peaks.attention;
   const memory = (costs.bytes + keysRead * costs.kvBytesPerToken) / bandwidth;
   return { seconds: Math.max(compute, memory), bound: compute > memory ? 'compute' : 'memory' };
 }
@@ -59,9 +71,15 @@ export function roofline(workload, costs, probe) {
   if (peaks === null) return null;
   const step = (shape) => stepSeconds(costs, peaks, probe.bytesPerSecond, shape);
   const prefill = (n, before = 0) =>
-    step({ numTokens: n, numOutputs: 1, numKeys: n * before + (n * (n + 1)) / 2, keysRead: 0 });
+    step({ numTokens: n, numOutputs: 1, numKeys: n * before + (n * (n + 1)) / 2, outputKeys: before + n, keysRead: 0 });
   const decode = (size, depth) =>
-    step({ numTokens: size, numOutputs: size, numKeys: size * depth, keysRead: size * depth });
+    step({
+      numTokens: size,
+      numOutputs: size,
+      numKeys: size * depth,
+      outputKeys: size * depth,
+      keysRead: size * depth,
+    });
   if (workload.kind === 'prefill') {
     const { seconds, bound } = prefill(workload.numTokens);
     return { rate: workload.numTokens / seconds, bound };
