@@ -29,6 +29,7 @@ interface Entry extends SequenceProgress {
 /** A list that is filled anew in every step without allocating. */
 export class ProgressBuffer {
   readonly #entries: Entry[] = [];
+  /** The first of them, at the same places. */
   readonly #list: Entry[] = [];
   #length = 0;
 
@@ -37,19 +38,19 @@ export class ProgressBuffer {
   }
 
   /** Adds progress without an end; the caller overwrites what differs. */
-  push(sequence: Sequence, at: { planIndex: number; firstRow: number }, numNewTokens: number): Entry {
+  push(sequence: Sequence, planIndex: number, firstRow: number, numNewTokens: number): Entry {
     const index = this.#length++;
     if (index === this.#entries.length) {
-      this.#entries.push({ sequence, ...at, numNewTokens, finishReason: null, stopTokenId: null });
+      this.#entries.push({ sequence, planIndex, firstRow, numNewTokens, finishReason: null, stopTokenId: null });
     }
     const entry = this.#entries[index]!;
     entry.sequence = sequence;
-    entry.planIndex = at.planIndex;
-    entry.firstRow = at.firstRow;
+    entry.planIndex = planIndex;
+    entry.firstRow = firstRow;
     entry.numNewTokens = numNewTokens;
     entry.finishReason = null;
     entry.stopTokenId = null;
-    this.#list[index] = entry;
+    if (index >= this.#list.length) this.#list.push(entry);
     return entry;
   }
 

@@ -37,6 +37,8 @@ export class Scheduler {
   /** Everything that was accepted and has not ended. */
   readonly #live = new Map<string, Sequence>();
   readonly #freeSlots: number[] = [];
+  /** Sequences with blocks that the plan in the making fills. */
+  readonly #filling: Sequence[] = [];
   readonly #turns = new PlanTurns();
   readonly #progress = new ProgressBuffer();
   readonly #speculation: Speculation | null;
@@ -120,7 +122,7 @@ export class Scheduler {
   schedule(now: number): StepPlan {
     const plan = this.#turns.begin(this.options.maxNumBatchedTokens, this.#maxPrefillTokens);
     this.#scheduleRunning(plan);
-    this.#fileFullBlocks(plan);
+    this.#fileFullBlocks();
     if (plan.preempted.length === 0) this.#admitWaiting(plan, now);
     this.#speculation?.addDrafts(plan);
     plan.end();
@@ -144,20 +146,21 @@ export class Scheduler {
     let nextRow = 0;
     for (let i = 0; i < scheduled.length; i++) {
       const entry = scheduled[i]!;
+      const { sequence } = entry;
       const firstRow = nextRow;
       nextRow += 1 + entry.numDrafts;
-      if (entry.sequence.status === 'finished') continue; // a ghost
+      if (sequence.status === 'finished') continue; // a ghost
       const isFaulty = faults !== null && faults[i] !== 0;
       if (!entry.samples && !isFaulty) continue;
-      const numBefore = entry.sequence.numTokens;
-      const stop = this.#takeRows(entry, sampledTokens, { firstRow, isFaulty });
-      const numNewTokens = entry.sequence.numTokens - numBefore;
-      const progress = this.#progress.push(entry.sequence, { planIndex: i, firstRow }, numNewTokens);
-      if (numNewTokens > 0) entry.sequence.firstTokenTime ??= now;
+      const numBefore = sequence.numTokens;
+      const stop = this.#takeRows(entry, sampledTokens, firstRow, isFaulty);
+      const numNewTokens = sequence.numTokens - numBefore;
+      const progress = this.#progress.push(sequence, i, firstRow, numNewTokens);
+      if (numNewTokens > 0) sequence.firstTokenTime ??= now;
       if (stop === null) continue;
       progress.finishReason = stop.reason;
       progress.stopTokenId = stop.stopTokenId;
-      this.#finish(entry.sequence, now);
+      this.#finish(sequence, now);
       numFinished++;
     }
     if (numFinished > 0) this.#removeStopped();
@@ -227,7 +230,8 @@ export class Scheduler {
   #takeRows(
     { sequence, samples, numDrafts }: ScheduledSequence,
     sampledTokens: ArrayLike<number>,
-    { firstRow, isFaulty }: { firstRow: number; isFaulty: boolean },
+    firstRow: number,
+    isFaulty: boolean,
   ): Stop | null {
     let end = firstRow;
     while (samples && end <= firstRow + numDrafts && sampledTokens[end]! >= 0) end++;
@@ -241,7 +245,7 @@ export class Scheduler {
       this.#kv.forgetContents(sequence);
       return FAULT;
     }
-    this.#kv.fileFullBlocks(sequence);
+    if (fillsBlocks(sequence)) this.#kv.fileFullBlocks(sequence);
     return null;
   }
 
@@ -285,7 +289,7 @@ export class Scheduler {
       if (!this.#kv.grow(sequence, end))
         throw new PagodaError('internal', `No blocks for ${sequence.id}, which was found to fit.`);
       this.#give(sequence, numTokens, plan);
-      this.#kv.fileFullBlocks(sequence);
+      this.#fileFullBlocks();
     }
   }
 
@@ -340,6 +344,7 @@ export class Scheduler {
     this.#totalRecomputedTokens += numRecomputed(sequence, start, end);
     sequence.computedTokens = samples && !this.options.useKvCache ? 0 : end;
     if (samples) sequence.numPlaceholders++;
+    if (fillsBlocks(sequence)) this.#filling.push(sequence);
   }
 
   /** Gets blocks up to `numTokens` positions, from victims if it must; false when the sequence itself was the victim. */
@@ -410,9 +415,16 @@ export class Scheduler {
   }
 
   /** Known tokens fill blocks as soon as they are planned. Before admissions, so that those find them; after preemptions, which may unplan them. */
-  #fileFullBlocks(plan: PlanBuffer): void {
-    for (let i = 0; i < plan.numScheduled; i++) this.#kv.fileFullBlocks(plan.scheduled[i]!.sequence);
+  #fileFullBlocks(): void {
+    if (this.#filling.length === 0) return;
+    for (const sequence of this.#filling) this.#kv.fileFullBlocks(sequence);
+    this.#filling.length = 0;
   }
+}
+
+/** Whether a block of it is full of tokens that are known, and computed by the plans made so far. */
+function fillsBlocks({ nextHashTokens, numTokens, computedTokens }: Sequence): boolean {
+  return nextHashTokens <= numTokens && nextHashTokens <= computedTokens;
 }
 
 /** How many of the positions [start, end) a preemption had taken away. */

@@ -25,7 +25,7 @@ export class PlanBuffer implements StepPlan {
   tokensLeft = 0;
   prefillTokensLeft = 0;
 
-  /** Entries to reuse; the first `numScheduled` of them are those of `scheduled`, whose length is set at the end. */
+  /** Entries to reuse. Those of `scheduled`, whose length is set at the end, are the first of them, at the same places. */
   readonly #entries: Entry[] = [];
   numScheduled = 0;
 
@@ -53,7 +53,7 @@ export class PlanBuffer implements StepPlan {
     entry.samples = samples;
     entry.numDrafts = 0;
     entry.isPrefill = isPrefill;
-    this.scheduled[index] = entry;
+    if (index >= this.scheduled.length) this.scheduled.push(entry);
     this.#spend(numTokens, isPrefill);
   }
 

@@ -34,8 +34,14 @@ function checkStop(sequence: Sequence): Stop | null {
   const sampling = sequence.request.sampling;
   const lastToken = sequence.tokenIds[sequence.numTokens - 1]!;
   if (sequence.numOutputTokens >= sampling.minTokens) {
-    if (!sampling.ignoreEos && sampling.eosTokenIds.includes(lastToken)) return END_OF_SEQUENCE;
-    if (sampling.stopTokenIds.includes(lastToken)) return { reason: 'stop', stopTokenId: lastToken };
+    if (!sampling.ignoreEos && contains(sampling.eosTokenIds, lastToken)) return END_OF_SEQUENCE;
+    if (contains(sampling.stopTokenIds, lastToken)) return { reason: 'stop', stopTokenId: lastToken };
   }
   return sequence.numTokens >= sequence.maxTotalTokens ? FULL_LENGTH : null;
+}
+
+/** Lists of a few ids, for every token: a loop is compiled in place, `includes` is a call. */
+function contains(ids: readonly number[], id: number): boolean {
+  for (let i = 0; i < ids.length; i++) if (ids[i] === id) return true;
+  return false;
 }
