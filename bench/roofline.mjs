@@ -72,14 +72,10 @@ export function roofline(workload, costs, probe) {
   const step = (shape) => stepSeconds(costs, peaks, probe.bytesPerSecond, shape);
   const prefill = (n, before = 0) =>
     step({ numTokens: n, numOutputs: 1, numKeys: n * before + (n * (n + 1)) / 2, outputKeys: before + n, keysRead: 0 });
-  const decode = (size, depth) =>
-    step({
-      numTokens: size,
-      numOutputs: size,
-      numKeys: size * depth,
-      outputKeys: size * depth,
-      keysRead: size * depth,
-    });
+  const decode = (size, depth) => {
+    const keys = size * depth;
+    return step({ numTokens: size, numOutputs: size, numKeys: keys, outputKeys: keys, keysRead: keys });
+  };
   if (workload.kind === 'prefill') {
     const { seconds, bound } = prefill(workload.numTokens);
     return { rate: workload.numTokens / seconds, bound };

@@ -89,7 +89,7 @@ PAGODA_INLINE TileView view_tile(const AttentionArgs& args, int32_t tile_start, 
   TileView view;
   view.num_subs = num_subs;
   view.value_stride = args.head_dim;
-  view.next_to_second_level = false;
+  view.next_to_second_level = waits_for_few_lines();
   const size_t element = element_bytes(args.type);
   const size_t part = static_cast<size_t>(args.block_size) * args.head_dim * element;
   const size_t scales = args.type == KvType::Int8 ? static_cast<size_t>(args.block_size) * 4 : 0;
@@ -208,7 +208,6 @@ static void do_tile(const Work& work, const TileRange& range, int32_t tile_start
   const AttentionArgs& args = *work.args;
   TileView tile = view_visible(args, tile_start, range.last_position);
   const TileView next = view_next(args, range, tile_start + kAttentionTile, tile);
-  tile.next_to_second_level = waits_for_few_lines();
   for (int s = 0; s < kSubs; s++) {
     tile.next_k[s] = next.k[s] ? next.k[s] : tile.k[s];
     tile.next_v[s] = next.v[s] ? next.v[s] : tile.v[s];

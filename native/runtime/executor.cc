@@ -28,7 +28,7 @@ void reset_rows(const StepInput& in, StepOutput* out) {
   }
 }
 
-// For so many tokens at least, and for at most twice as many bytes, the KV pool has pages before they are needed.
+// For so many tokens, within so many bytes, the KV pool always has pages before they are needed; for twice as many at most.
 constexpr size_t kTokensAhead = 24 << 10, kMostBytesAhead = size_t{512} << 20;
 
 // Vectors of the last head may be read to the end of a 16-lane register.
@@ -125,8 +125,8 @@ void Executor::allocate_kv(int64_t num_blocks) {
   kv_pages_.reset();
   kv_ = AlignedBuffer(static_cast<size_t>(num_blocks) * plan_.kv.block_bytes() + kKvPadding);
   num_blocks_ = num_blocks;
-  const size_t ahead = kTokensAhead / plan_.kv.block_size * plan_.kv.block_bytes() * num_groups_;
-  kv_pages_ = std::make_unique<PagesAhead>(kv_.data(), kv_.bytes(), std::min(ahead, kMostBytesAhead), 2 * std::min(ahead, kMostBytesAhead));
+  const size_t ahead = std::min(kTokensAhead / plan_.kv.block_size * plan_.kv.block_bytes() * num_groups_, kMostBytesAhead);
+  kv_pages_ = std::make_unique<PagesAhead>(kv_.data(), kv_.bytes(), ahead, 2 * ahead);
   kv_pages_->reach(0);
 }
 

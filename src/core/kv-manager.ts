@@ -138,9 +138,9 @@ export class KvManager {
     this.#setTableLength(sequence, kept);
   }
 
-  /** Files blocks that became full: all their tokens are known, and computed by the plans made so far. */
+  /** Files the blocks that became full. */
   fileFullBlocks(sequence: Sequence): void {
-    while (sequence.nextHashTokens <= sequence.numTokens && sequence.nextHashTokens <= sequence.computedTokens) {
+    while (sequence.hasFullBlock) {
       const index = sequence.nextHashTokens / this.blockSize - 1;
       this.#hashTo(sequence, index + 1);
       const { words } = sequence.blockHashes;

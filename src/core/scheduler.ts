@@ -245,7 +245,7 @@ export class Scheduler {
       this.#kv.forgetContents(sequence);
       return FAULT;
     }
-    if (fillsBlocks(sequence)) this.#kv.fileFullBlocks(sequence);
+    if (sequence.hasFullBlock) this.#kv.fileFullBlocks(sequence);
     return null;
   }
 
@@ -344,7 +344,7 @@ export class Scheduler {
     this.#totalRecomputedTokens += numRecomputed(sequence, start, end);
     sequence.computedTokens = samples && !this.options.useKvCache ? 0 : end;
     if (samples) sequence.numPlaceholders++;
-    if (fillsBlocks(sequence)) this.#filling.push(sequence);
+    if (sequence.hasFullBlock) this.#filling.push(sequence);
   }
 
   /** Gets blocks up to `numTokens` positions, from victims if it must; false when the sequence itself was the victim. */
@@ -420,11 +420,6 @@ export class Scheduler {
     for (const sequence of this.#filling) this.#kv.fileFullBlocks(sequence);
     this.#filling.length = 0;
   }
-}
-
-/** Whether a block of it is full of tokens that are known, and computed by the plans made so far. */
-function fillsBlocks({ nextHashTokens, numTokens, computedTokens }: Sequence): boolean {
-  return nextHashTokens <= numTokens && nextHashTokens <= computedTokens;
 }
 
 /** How many of the positions [start, end) a preemption had taken away. */

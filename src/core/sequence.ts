@@ -79,6 +79,11 @@ export class Sequence {
     this.blockTables = Array.from({ length: options.numGroups }, () => new Int32Array(0));
   }
 
+  /** Whether a block that has not been offered to the prefix cache is full of tokens that are known, and computed by the plans made so far. */
+  get hasFullBlock(): boolean {
+    return this.nextHashTokens <= this.numTokens && this.nextHashTokens <= this.computedTokens;
+  }
+
   get numOutputTokens(): number {
     return this.numTokens - this.numPromptTokens;
   }

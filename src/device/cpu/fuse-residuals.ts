@@ -2,6 +2,7 @@
 // The sum is the same float32 addition either way.
 
 import type { Op, Program, Value } from '../../model/program.ts';
+import { opValues } from './op-values.ts';
 
 /** An op whose values live in storages: values that share one have the same storage id. */
 export type FusedOp = (
@@ -61,37 +62,6 @@ function valueUses(program: Program): Map<number, number[]> {
     }
   });
   return uses;
-}
-
-/** Every value that an op reads or writes. */
-export function opValues(op: Op): Value[] {
-  switch (op.kind) {
-    case 'embed':
-      return [op.out];
-    case 'addPosition':
-    case 'rope':
-    case 'softcap':
-      return [op.x];
-    case 'rmsNorm':
-    case 'layerNorm':
-    case 'linear':
-    case 'activation':
-    case 'selectRows':
-    case 'moe':
-      return [op.in, op.out];
-    case 'kvWrite':
-      return [op.k, op.v];
-    case 'attention':
-      return [op.q, op.out];
-    case 'gatedActivation':
-      return [op.gate, op.up, op.out];
-    case 'add':
-      return [op.a, op.b, op.out];
-    case 'sample':
-      return [op.logits];
-    default:
-      return op satisfies never;
-  }
 }
 
 /** Whether an op strictly between two ops may change the value: in place, or by being fused into its memory. */

@@ -3,7 +3,7 @@
 // their results are the same.
 
 import type { Op, Program, Value } from '../../model/program.ts';
-import { opValues } from './fuse-residuals.ts';
+import { mapValues, opValues } from './op-values.ts';
 
 export function selectRowsEarly(program: Program): Program {
   const { ops } = program;
@@ -15,13 +15,13 @@ export function selectRowsEarly(program: Program): Program {
   const selections: Op[] = [];
   const selected = new Map<number, Value>();
   const rowsOf = (value: Value): Value => {
-    if (value.rows === 'R' && !selected.has(value.id)) return value;
-    let rows = selected.get(value.id);
-    if (!rows) {
-      rows = { ...value, rows: 'R', id: before.has(value.id) ? numValues++ : value.id };
-      selected.set(value.id, rows);
-      if (before.has(value.id)) selections.push({ kind: 'selectRows', in: value, out: rows });
-    }
+    const known = selected.get(value.id);
+    if (known) return known;
+    if (value.rows === 'R') return value;
+    const isThere = before.has(value.id);
+    const rows: Value = { ...value, rows: 'R', id: isThere ? numValues++ : value.id };
+    if (isThere) selections.push({ kind: 'selectRows', in: value, out: rows });
+    selected.set(value.id, rows);
     return rows;
   };
   const onRows: Op[] = [];
@@ -35,9 +35,3 @@ export function selectRowsEarly(program: Program): Program {
 
 /** What asks for each token's position, or writes what later tokens read. */
 const NEEDS_EVERY_TOKEN: ReadonlySet<Op['kind']> = new Set(['embed', 'addPosition', 'rope', 'kvWrite']);
-
-function mapValues(op: Op, map: (value: Value) => Value): Op {
-  const ids = new Set(opValues(op));
-  const fields = Object.entries(op).map(([name, field]) => [name, ids.has(field) ? map(field) : field]);
-  return Object.fromEntries(fields) as Op;
-}

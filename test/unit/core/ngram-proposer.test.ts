@@ -51,7 +51,7 @@ describe('NgramProposer', () => {
       min: fc.integer({ min: 1, max: 4 }),
       extra: fc.nat(4),
     });
-    const texts = fc.array(fc.array(fc.nat(2), { maxLength: 40 }), { minLength: 1, maxLength: 5 });
+    const texts = fc.array(fc.array(fc.nat(2), { maxLength: 40 }), { minLength: 4, maxLength: 8 });
     let numFound = 0;
     fc.assert(
       fc.property(shape, texts, ({ k, min, extra }, all) => {
@@ -64,9 +64,8 @@ describe('NgramProposer', () => {
           if (count > 0) numFound++;
         }
       }),
-      { numRuns: 1000 },
+      { numRuns: 300 },
     );
-    // Some 770, with a standard deviation of 35.
-    expect(numFound).toBeGreaterThan(500);
+    expect(numFound).toBeGreaterThan(200);
   });
 });
